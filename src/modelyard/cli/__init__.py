@@ -1,0 +1,1 @@
+"""The command line: ties the other packages together."""

@@ -1,0 +1,59 @@
+"""What a Kubernetes kind is to a client: its group, version, name and path. The built-in ones are listed in `builtin`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+Object: TypeAlias = dict[str, Any]
+"""A Kubernetes object as plain data, shaped like its YAML."""
+
+
+class Key(NamedTuple):
+    """Names one object of a kind; the namespace of a cluster-scoped object is empty."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind in one version, with what is needed to build its paths."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """The resource's full name, as in `deployments.apps`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The URL path of a collection (no name) or of one object."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        parts = [root]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        if name:
+            parts.append(name)
+        if subresource:
+            parts.append(subresource)
+        return "/".join(parts)
+
+    def at(self, version: str) -> Kind:
+        """The same kind in another version."""
+        return Kind(self.group, version, self.kind, self.plural, self.namespaced)
+
+    def __str__(self) -> str:
+        return f"{self.api_version}/{self.kind}"

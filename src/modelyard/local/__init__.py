@@ -1,0 +1,1 @@
+"""The laptop cluster: an API server, workload controllers and pods as processes."""

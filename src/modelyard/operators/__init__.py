@@ -1,0 +1,1 @@
+"""One package a platform system; each the same rooms."""

@@ -1,0 +1,1 @@
+"""The controller runtime: caches, queue, engine, manager, webhooks."""

@@ -1,0 +1,156 @@
+"""What a controller declares. The engine, the dataflow page, the RBAC role and the manifests are all made from this."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+from modelyard.kube.crd import Definition
+from modelyard.kube.kinds import Key, Kind, Object
+from modelyard.runtime.desired import Desired, Outcome
+from modelyard.runtime.world import World
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where in the code a row was declared (for the dataflow page)."""
+
+    file: str
+    line: int
+
+
+def _here(depth: int = 2) -> Source:
+    frame = sys._getframe(depth)
+    return Source(frame.f_code.co_filename, frame.f_lineno)
+
+
+class Reader(Protocol):
+    """What a mapping function may read: the caches, without a resource in hand."""
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None: ...
+
+    def list(self, kind: Kind, namespace: str | None = None, labels: dict[str, str] | None = None) -> list[Object]: ...
+
+
+MapFn: TypeAlias = Callable[[Object, Reader], Iterable[Key]]
+"""`(changed object, reader) -> the keys to reconcile`; called with the old and the new object on an update."""
+Predicate: TypeAlias = Callable[[Object | None, Object | None], bool]
+"""`(old, new) -> is this event of interest`; old is None on create, new is None on delete."""
+
+
+@dataclass(frozen=True)
+class Owns:
+    """A kind of children: an event on one wakes its owner."""
+
+    kind: Kind
+    optional: bool = False
+    """May be served or not, now or later; the watch starts and stops with it."""
+    labels: dict[str, str] | None = None
+    """Cache only objects with these labels (ours carry them)."""
+    predicate: Predicate | None = None
+    namespace: str | None = None
+    verbs: tuple[str, ...] | None = None
+    """RBAC verbs, if not the default for owned kinds."""
+    source: Source = field(default_factory=_here, compare=False)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """A kind that is not ours (or not by owner reference): `to` says whom an event wakes."""
+
+    kind: Kind
+    to: MapFn | None = None
+    """None: only cached for reading; wakes nobody."""
+    optional: bool = False
+    labels: dict[str, str] | None = None
+    metadata_only: bool = False
+    predicate: Predicate | None = None
+    namespace: str | None = None
+    verbs: tuple[str, ...] | None = None
+    source: Source = field(default_factory=_here, compare=False)
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Keys of a controller that has no custom resource: always these."""
+
+    keys: tuple[Key, ...]
+
+
+@dataclass(frozen=True)
+class Permission:
+    """An RBAC rule beyond what the declarations imply."""
+
+    groups: tuple[str, ...]
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    namespace: str | None = None
+    """A Role in that namespace instead of a ClusterRole rule."""
+
+
+ReconcileFn: TypeAlias = Callable[[Any, World], Outcome | Awaitable[Outcome]]
+CleanupFn: TypeAlias = Callable[[Any, World], Outcome | None | Awaitable[Outcome | None]]
+"""Called when the resource is being deleted, before the finalizer goes. `None`: everything tracked is removed, then the finalizer.
+A `Desired` names what must still exist (often nothing); a `Hold` keeps the finalizer."""
+
+
+class Controller:
+    """`Controller("mlflow", For=..., owns=[...], watches=[...])`, then `@controller.reconcile`."""
+
+    def __init__(
+        self,
+        name: str,
+        for_: Definition | Kind | Fixed,
+        *,
+        owns: Sequence[Owns | Kind] = (),
+        watches: Sequence[Watch] = (),
+        finalizer: str | None = None,
+        field_manager: str | None = None,
+        permissions: Sequence[Permission] = (),
+        optional: bool = False,
+        concurrency: int = 4,
+        timeout: float = 60.0,
+        resync: float | None = None,
+        ready_condition: str = "Ready",
+        namespace: str | None = None,
+    ) -> None:
+        self.name = name
+        self.for_ = for_
+        self.source = _here()
+        self.owns = tuple(o if isinstance(o, Owns) else Owns(o, source=self.source) for o in owns)
+        self.watches = tuple(watches)
+        self.finalizer = finalizer
+        self.field_manager = field_manager or f"modelyard-{name}"
+        self.permissions = tuple(permissions)
+        self.optional = optional
+        """The For kind is defined by others and may come and go."""
+        self.concurrency = concurrency
+        self.timeout = timeout
+        self.resync = resync
+        self.ready_condition = ready_condition
+        self.namespace = namespace
+        self.reconcile_fn: ReconcileFn | None = None
+        self.cleanup_fn: CleanupFn | None = None
+
+    def reconcile(self, fn: ReconcileFn) -> ReconcileFn:
+        self.reconcile_fn = fn
+        return fn
+
+    def cleanup(self, fn: CleanupFn) -> CleanupFn:
+        self.cleanup_fn = fn
+        return fn
+
+    @property
+    def kind(self) -> Kind | None:
+        """The For kind (its storage version); None for a controller with fixed keys."""
+        if isinstance(self.for_, Definition):
+            return self.for_.kind
+        return self.for_ if isinstance(self.for_, Kind) else None
+
+
+__all__ = [
+    "CleanupFn", "Controller", "Desired", "Fixed", "MapFn", "Owns", "Permission", "Predicate", "Reader", "ReconcileFn", "Source", "Watch",
+]  # fmt: skip

@@ -1,0 +1,34 @@
+"""The read-only view of the cluster that a reconcile gets: caches, clock, chance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Protocol
+
+from modelyard.kube.kinds import Kind, Object
+
+
+class World(Protocol):
+    """Reads are private copies: a caller may change what it gets. Reads only see kinds that the controller declared."""
+
+    @property
+    def now(self) -> datetime: ...
+
+    def serves(self, kind: Kind) -> bool:
+        """Does the API serve this kind right now (optional kinds may come and go)?"""
+        ...
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        """From the cache of a declared kind; None if absent. A kind that is not declared is an error of the programmer."""
+        ...
+
+    def list(self, kind: Kind, namespace: str | None = None, labels: Mapping[str, str] | None = None) -> list[Object]: ...
+
+    def owned(self, kind: Kind) -> list[Object]:
+        """The children of that kind which belong to the resource being reconciled (owner reference or tracking labels)."""
+        ...
+
+    def token(self, size: int = 32) -> str:
+        """A random URL-safe text; tests control it."""
+        ...
