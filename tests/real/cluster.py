@@ -108,8 +108,7 @@ class RealCluster:
             "--service-account-issuer", "https://kubernetes.default.svc", "--service-account-key-file", str(key),
             "--service-account-signing-key-file", str(key), "--authorization-mode", "RBAC",
             "--service-cluster-ip-range", "10.96.0.0/16", "--allow-privileged=true", "--endpoint-reconciler-type", "none",
-            "--disable-admission-plugins", "ServiceAccount" if "no-service-accounts" in self.flags else "ResourceQuota",
-            *(f for f in self.flags if f.startswith("--")),
+            *self.flags,
         )  # fmt: skip
         self._wait_ready()
         self.kubeconfig = self.write_kubeconfig("admin", self.admin_token)
