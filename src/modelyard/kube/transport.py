@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from typing import Protocol
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol, runtime_checkable
 
 
 class Response(Protocol):
@@ -37,3 +38,20 @@ class Transport(Protocol):
     ) -> Response: ...
 
     async def close(self) -> None: ...
+
+
+class Socket(Protocol):
+    """An open WebSocket that carries binary messages."""
+
+    async def send(self, message: bytes) -> None: ...
+
+    def messages(self) -> AsyncIterator[bytes]: ...
+
+
+@runtime_checkable
+class UpgradingTransport(Protocol):
+    """A transport that can also open WebSockets (for exec)."""
+
+    def websocket(
+        self, path: str, *, query: Sequence[tuple[str, str]], protocols: Sequence[str]
+    ) -> AbstractAsyncContextManager[Socket]: ...
