@@ -1,0 +1,89 @@
+"""What goes through the API server: requests, replies and who asks. Knows no web framework."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import parse_qs
+
+JSON = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class UserInfo:
+    """Who asks, as authentication found out."""
+
+    name: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+ANONYMOUS = UserInfo("system:anonymous", groups=("system:unauthenticated",))
+LOOPBACK = UserInfo("system:apiserver", groups=("system:authenticated", "system:masters"))
+"""The server itself, when its own controllers act."""
+
+
+@dataclass(slots=True)
+class Request:
+    """One request. Header names are lower case; `user` is set by doors that authenticate themselves (the in-process transport)."""
+
+    method: str
+    path: str
+    query: Mapping[str, list[str]] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+    user: UserInfo | None = None
+    certificate: bytes | None = None
+    """The client certificate (DER) that the TLS layer verified against our CA."""
+    remote: str = ""
+
+    def param(self, name: str, default: str = "") -> str:
+        """The first value of a query parameter."""
+        values = self.query.get(name)
+        return values[0] if values else default
+
+    def params(self, name: str) -> list[str]:
+        return self.query.get(name, [])
+
+    def flag(self, name: str) -> bool:
+        """A boolean query parameter, as Kubernetes reads it: present and not `false` or `0`."""
+        values = self.query.get(name)
+        return bool(values) and values[0].lower() not in ("false", "0")
+
+
+def parse_query(text: str) -> dict[str, list[str]]:
+    return parse_qs(text, keep_blank_values=True) if text else {}
+
+
+class WebSocket(Protocol):
+    """One upgraded connection, as exec and attach use it."""
+
+    @property
+    def protocol(self) -> str: ...
+
+    async def send(self, data: bytes) -> None: ...
+
+    def messages(self) -> AsyncIterator[bytes]: ...
+
+    async def close(self, code: int = 1000, reason: str = "") -> None: ...
+
+
+@dataclass(slots=True)
+class Upgrade:
+    """A reply that wants a web socket: which subprotocols it speaks, and what it does with the connection."""
+
+    protocols: tuple[str, ...]
+    run: Callable[[WebSocket], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class Reply:
+    """One answer. A body that is an iterator is streamed (watch, logs); it is closed (`aclose`) when the client goes away."""
+
+    status: int
+    body: bytes | AsyncIterator[bytes] = b""
+    content_type: str = JSON
+    headers: list[tuple[str, str]] = field(default_factory=list)
+    upgrade: Upgrade | None = None

@@ -1,0 +1,137 @@
+"""The journal of a durable store: one SQLite file (WAL) in a directory that is locked against a second server."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from modelyard.local.apiserver.store import Change, Stored, restored
+
+FORMAT = 1
+_APPLICATION = 0x6D6F6479
+_SCHEMA = """
+CREATE TABLE objects (born INTEGER PRIMARY KEY, storage TEXT NOT NULL, key TEXT NOT NULL, version INTEGER NOT NULL, value BLOB NOT NULL);
+CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL);
+INSERT INTO state VALUES (1, 1);
+"""
+
+Durability = Literal["full", "relaxed"]
+
+
+class StateUnusable(Exception):
+    """The state directory cannot be used; the message says why and what to do. Nothing in it was changed."""
+
+
+class SQLiteJournal:
+    """`durable="full"` keeps acknowledged writes across power loss, `"relaxed"` across a crash of the process only."""
+
+    def __init__(self, directory: Path, durable: Durability = "full") -> None:
+        self._path = directory / "state.db"
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = _locked(directory)
+        try:
+            exists = _examine(self._path)
+            self._db = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
+            try:
+                self._open(exists, durable)
+            except sqlite3.DatabaseError as error:
+                self._db.close()
+                raise StateUnusable(_damaged(self._path, error)) from error
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    def _open(self, exists: bool, durable: Durability) -> None:
+        db = self._db
+        if exists:
+            found = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if found != "ok":
+                raise sqlite3.DatabaseError(found)
+        else:
+            os.chmod(self._path, 0o600)
+            db.executescript(
+                f"BEGIN; {_SCHEMA} PRAGMA application_id={_APPLICATION}; PRAGMA user_version={FORMAT}; COMMIT;"
+            )
+        db.execute("PRAGMA journal_mode=WAL")
+        db.execute(f"PRAGMA synchronous={'FULL' if durable == 'full' else 'NORMAL'}")
+        db.execute("PRAGMA wal_autocheckpoint=4000")
+
+    def load(self) -> tuple[int, list[Stored]]:
+        try:
+            version = self._db.execute("SELECT version FROM state").fetchone()[0]
+            rows = self._db.execute("SELECT storage, key, version, value, born FROM objects")
+            return version, [restored(*row) for row in rows]
+        except (sqlite3.DatabaseError, msgspec.MsgspecError, TypeError) as error:
+            self.close()
+            raise StateUnusable(_damaged(self._path, error)) from error
+
+    def append(self, changes: Sequence[Change], version: int) -> None:
+        db = self._db
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            # One object may change several times in a batch: the order of the rows decides.
+            for change in changes:
+                new = change.new
+                if new is not None:
+                    db.execute(
+                        "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)",
+                        (new.born, new.storage, new.key, new.version, new.raw),
+                    )
+                elif change.old is not None:
+                    db.execute("DELETE FROM objects WHERE born = ?", (change.old.born,))
+            db.execute("UPDATE state SET version = ?", (version,))
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+
+    def close(self) -> None:
+        self._db.close()
+        os.close(self._lock)
+
+
+def _locked(directory: Path) -> int:
+    handle = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(handle)
+        raise StateUnusable(
+            f"the state directory {directory} is in use by another API server: stop that one, or give this one a directory of its own"
+        ) from None
+    return handle
+
+
+def _examine(path: Path) -> bool:
+    """Whether a state file is there. Reads its header without opening the database, so that a foreign file stays untouched."""
+    try:
+        with path.open("rb") as file:
+            header = file.read(100)
+    except FileNotFoundError:
+        return False
+    if not header:
+        # A server that was killed in its very first moment leaves an empty file.
+        return False
+    if len(header) < 100 or not header.startswith(b"SQLite format 3\0"):
+        raise StateUnusable(_damaged(path, "it is no SQLite database"))
+    version, application = struct.unpack(">I", header[60:64])[0], struct.unpack(">I", header[68:72])[0]
+    if application != _APPLICATION:
+        raise StateUnusable(_damaged(path, "it is a database of another program"))
+    if version > FORMAT:
+        raise StateUnusable(
+            f"the state file {path} has format {version}, written by a newer modelyard; this one reads up to {FORMAT}: upgrade, "
+            "or use another state directory"
+        )
+    return True
+
+
+def _damaged(path: Path, why: object) -> str:
+    return f"the state file {path} cannot be read ({why}): restore it from a copy, or move it away to start empty"
