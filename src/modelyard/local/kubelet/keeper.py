@@ -1,0 +1,532 @@
+"""The keeper: one small process that owns every container process of a cluster, keeps their logs and outlives no one.
+
+It is a process of its own so that a crash of the kubelet does not stop the pods. When no kubelet has been connected for
+`linger` seconds it kills all it started and exits; if it is killed itself, the kernel kills its containers (parent-death
+signal, PID namespaces). Only the standard library is imported: it costs a few megabytes for all pods together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import selectors
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from modelyard.local.kubelet import namespaces
+from modelyard.local.kubelet.logfile import LogFile
+
+Message = dict[str, Any]
+
+MARKER: Final = "MODELYARD_CONTAINER"
+"""Environment variable that names the container a process belongs to; how strays are recognised."""
+
+_HEADER: Final = struct.Struct("!I")
+_READ: Final = 65536
+
+
+def pack(message: Message) -> bytes:
+    data = json.dumps(message, separators=(",", ":")).encode()
+    return _HEADER.pack(len(data)) + data
+
+
+def unpack(buffer: bytearray) -> list[Message]:
+    """The whole messages at the front of the buffer, which keeps the rest."""
+    messages = []
+    while len(buffer) >= _HEADER.size:
+        (size,) = _HEADER.unpack_from(buffer)
+        if len(buffer) < _HEADER.size + size:
+            break
+        messages.append(json.loads(bytes(buffer[_HEADER.size : _HEADER.size + size])))
+        del buffer[: _HEADER.size + size]
+    return messages
+
+
+def address(directory: str) -> bytes:
+    """The abstract socket address of a directory's keeper: no file, so no path length limit and nothing left behind."""
+    import hashlib
+
+    return b"\0modelyard-keeper-" + hashlib.sha256(os.path.realpath(directory).encode()).hexdigest()[:24].encode()
+
+
+class Connection:
+    """One kubelet (there is one at a time; a second replaces the first)."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.buffer = bytearray()
+        self.fds: list[int] = []
+
+    def send(self, message: Message) -> None:
+        # The kubelet reads all the time; a message is far smaller than the socket's buffer.
+        with contextlib.suppress(OSError):
+            self.sock.setblocking(True)
+            self.sock.sendall(pack(message))
+        self.sock.setblocking(False)
+
+
+class Process:
+    """A container's leader, or a command run inside a container (`of` is then the container's id)."""
+
+    def __init__(self, identity: str, request: Message, pid: int) -> None:
+        self.identity = identity
+        self.request = request
+        self.pid = pid
+        self.inner_pid = pid
+        self.started = time.time_ns()
+        self.exit: Message | None = None
+        self.of: str = request.get("of", "")
+
+    def summary(self) -> Message:
+        return {"id": self.identity, "pid": self.inner_pid, "started": self.started, "exit": self.exit}
+
+
+class Keeper:
+    def __init__(self, directory: str, linger: float) -> None:
+        self._linger = linger
+        self._deadline: float | None = time.monotonic() + max(linger, 5.0)
+        self._selector = selectors.DefaultSelector()
+        self._processes: dict[str, Process] = {}
+        self._logs: dict[int, tuple[str, LogFile, str]] = {}
+        self._open_streams: dict[str, int] = {}
+        self._connection: Connection | None = None
+        self._stopping = False
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(address(directory))
+        self._listener.listen(4)
+        self._listener.setblocking(False)
+        self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
+        namespaces.prctl(namespaces.PR_SET_CHILD_SUBREAPER, 1)
+        wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._on_term)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+        self._wake = wake_read
+        self._selector.register(wake_read, selectors.EVENT_READ, self._woken)
+
+    def run(self) -> None:
+        while not self._stopping:
+            timeout = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
+            for key, _ in self._selector.select(timeout):
+                callback: Callable[[], None] = key.data
+                callback()
+            if self._deadline is not None and time.monotonic() >= self._deadline:
+                self._stopping = True
+        self._kill_everything()
+
+    def _on_term(self, *_: object) -> None:
+        self._stopping = True
+
+    # --- the kubelet's side -------------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        sock, _ = self._listener.accept()
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        _, uid, _ = struct.unpack("3i", credentials)
+        if uid != os.getuid():
+            sock.close()
+            return
+        if self._connection is not None:
+            self._drop(self._connection)
+        sock.setblocking(False)
+        connection = Connection(sock)
+        self._connection = connection
+        self._deadline = None
+        self._selector.register(sock, selectors.EVENT_READ, lambda: self._receive(connection))
+
+    def _drop(self, connection: Connection) -> None:
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(connection.sock)
+        connection.sock.close()
+        for fd in connection.fds:
+            os.close(fd)
+        if self._connection is connection:
+            self._connection = None
+            self._deadline = time.monotonic() + self._linger
+
+    def _receive(self, connection: Connection) -> None:
+        try:
+            data, fds, _, _ = socket.recv_fds(connection.sock, _READ, 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, fds = b"", []
+        if not data:
+            self._drop(connection)
+            return
+        for fd in fds:
+            os.set_inheritable(fd, False)
+        connection.fds += fds
+        connection.buffer += data
+        for message in unpack(connection.buffer):
+            try:
+                reply = self._handle(connection, message)
+            except OSError as error:
+                reply = {"error": str(error.strerror or error), "step": "start"}
+            except (KeyError, ValueError, TypeError) as error:
+                reply = {"error": f"malformed request: {error!r}", "step": "request"}
+            connection.send({"seq": message.get("seq", 0), **reply})
+
+    def _handle(self, connection: Connection, message: Message) -> Message:
+        match message["op"]:
+            case "start":
+                return self._start(message)
+            case "exec":
+                count = int(message["fds"])
+                fds, connection.fds = connection.fds[:count], connection.fds[count:]
+                try:
+                    return self._execute(message, fds)
+                finally:
+                    for fd in fds:
+                        os.close(fd)
+            case "signal":
+                return self._signal(message["id"], int(message["signal"]))
+            case "kill":
+                process = self._processes.get(message["id"])
+                if process is not None and process.exit is None:
+                    self._kill(process)
+                return {}
+            case "list":
+                return {"processes": [process.summary() for process in self._processes.values()]}
+            case "forget":
+                process = self._processes.get(message["id"])
+                if process is not None and process.exit is not None:
+                    del self._processes[message["id"]]
+                return {}
+            case "shutdown":
+                self._stopping = True
+                return {}
+            case other:
+                return {"error": f"unknown operation {other!r}", "step": "request"}
+
+    def _notify(self, message: Message) -> None:
+        if self._connection is not None:
+            self._connection.send(message)
+
+    # --- starting -----------------------------------------------------------------------------------------------
+
+    def _start(self, request: Message) -> Message:
+        identity = request["id"]
+        if identity in self._processes:
+            raise ValueError(f"{identity} exists")
+        os.makedirs(os.path.dirname(request["log"]), exist_ok=True)
+        out_read, out_write = os.pipe2(os.O_CLOEXEC)
+        err_read, err_write = os.pipe2(os.O_CLOEXEC)
+        info_read, info_write = os.pipe2(os.O_CLOEXEC)
+        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            pid, failure = self._spawn(request, (null, out_write, err_write), info_write)
+        finally:
+            for fd in (out_write, err_write, info_write, null):
+                os.close(fd)
+        if failure:
+            for fd in (out_read, err_read, info_read):
+                os.close(fd)
+            return {"error": failure, "step": "exec"}
+        process = Process(identity, request, pid)
+        if request["mode"] == "bubblewrap":
+            process.inner_pid = _bubblewrap_child(info_read) or pid
+        os.close(info_read)
+        self._processes[identity] = process
+        log = LogFile(request["log"], request.get("log_max_bytes", 10 << 20), request.get("log_max_files", 5))
+        self._open_streams[identity] = 2
+        for fd, stream in ((out_read, "stdout"), (err_read, "stderr")):
+            os.set_blocking(fd, False)
+            self._logs[fd] = (identity, log, stream)
+            self._selector.register(fd, selectors.EVENT_READ, lambda fd=fd: self._drain(fd))
+        return {"pid": process.inner_pid, "started": process.started}
+
+    def _spawn(self, request: Message, streams: tuple[int, int, int], info: int) -> tuple[int, str]:
+        """Fork and exec; the second value is why the program could not be run ("" if it does)."""
+        flags = 0
+        if request["mode"] == "namespaces":
+            flags = namespaces.CLONE_NEWNS | namespaces.CLONE_NEWPID | namespaces.CLONE_NEWUTS
+            if os.getuid() != 0:
+                flags |= namespaces.CLONE_NEWUSER
+        failed_read, failed_write = os.pipe2(os.O_CLOEXEC)
+        parent = os.getpid()
+        owner = (os.getuid(), os.getgid())
+        pid = namespaces.clone(flags) if flags else os.fork()
+        if pid == 0:
+            try:
+                os.close(failed_read)
+                self._child(request, streams, info, owner, 0 if flags else parent)
+            except BaseException as error:
+                text = error.strerror or str(error) if isinstance(error, OSError) else repr(error)
+                name = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
+                os.write(failed_write, f"{name}{text}".encode())
+            os._exit(127)
+        os.close(failed_write)
+        failure = b""
+        while chunk := os.read(failed_read, 4096):
+            failure += chunk
+        os.close(failed_read)
+        if failure:
+            os.waitpid(pid, 0)
+        return pid, failure.decode(errors="replace")
+
+    def _child(
+        self, request: Message, streams: tuple[int, int, int], info: int, owner: tuple[int, int], parent: int
+    ) -> None:
+        _reset_signals()
+        os.setsid()
+        uid, gid = request["uid"], request["gid"]
+        argv: list[str] = request["argv"]
+        if request["mode"] == "namespaces":
+            plan = request["plan"]
+            if owner[0] != 0:
+                namespaces.map_user(uid, gid, *owner)
+            namespaces.sethostname(request["hostname"])
+            namespaces.enter_root(plan)
+        with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+            file.write("500")
+        _redirect(streams)
+        if request["mode"] == "bubblewrap":
+            os.set_inheritable(info, True)
+            argv = [word.replace("@INFO_FD@", str(info)) for word in request["wrapper"]] + argv
+        else:
+            os.chdir(request["cwd"])
+            namespaces.become(uid, gid, request.get("groups", []))
+        os.umask(0o022)
+        # After become(): a change of credentials clears the parent-death signal.
+        namespaces.die_with_parent(parent)
+        _execute_program(argv, request["env"])
+
+    # --- running commands inside ---------------------------------------------------------------------------------
+
+    def _execute(self, request: Message, streams: list[int]) -> Message:
+        process = self._processes.get(request["of"])
+        if process is None or process.exit is not None:
+            return {"error": "container not running", "step": "find"}
+        failed_read, failed_write = os.pipe2(os.O_CLOEXEC)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.close(failed_read)
+                _reset_signals()
+                os.setsid()
+                _redirect((streams[0], streams[1], streams[2]))
+                self._run_inside(process, request["argv"], failed_write)
+            except BaseException as error:
+                text = error.strerror or str(error) if isinstance(error, OSError) else repr(error)
+                os.write(failed_write, text.encode())
+            os._exit(126)
+        os.close(failed_write)
+        failure = os.read(failed_read, 4096)
+        os.close(failed_read)
+        if failure:
+            os.waitpid(pid, 0)
+            return {"error": failure.decode(errors="replace"), "step": "exec"}
+        self._processes[request["id"]] = Process(request["id"], request, pid)
+        return {"pid": pid}
+
+    def _run_inside(self, process: Process, argv: list[str], failed: int) -> None:
+        request = process.request
+        if request["mode"] != "plain":
+            namespaces.join(process.inner_pid)
+        child = os.fork()
+        if child == 0:
+            try:
+                os.chdir(request["cwd"] if os.path.isdir(request["cwd"]) else "/")
+                namespaces.become(request["uid"], request["gid"], request.get("groups", []))
+                _execute_program(argv, request["env"])
+            except OSError as error:
+                os.write(failed, (error.strerror or str(error)).encode())
+            os._exit(126)
+        os.close(failed)
+        for name in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(name, lambda number, _: os.kill(child, number))
+        _, status = os.waitpid(child, 0)
+        os._exit(_exit_code(status))
+
+    # --- ending --------------------------------------------------------------------------------------------------
+
+    def _signal(self, identity: str, number: int) -> Message:
+        process = self._processes.get(identity)
+        if process is not None and process.exit is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.inner_pid, number)
+        return {}
+
+    def _kill(self, process: Process) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.inner_pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+    def _woken(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._wake, 512):
+                pass
+        self._reap()
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            process = next((p for p in self._processes.values() if p.pid == pid and p.exit is None), None)
+            if process is None:
+                continue
+            self._sweep(process)
+            for fd in [fd for fd, (identity, _, _) in self._logs.items() if identity == process.identity]:
+                self._drain(fd)
+                self._close_stream(fd)
+            process.exit = {"code": _exit_code(status), "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
+                            "finished": time.time_ns()}  # fmt: skip
+            self._notify({"event": "exited", "id": process.identity, "of": process.of, **process.exit})
+            if process.of:
+                del self._processes[process.identity]
+
+    def _sweep(self, process: Process) -> None:
+        """Kill what the leader left behind. A PID namespace did so already; plain processes were reparented to us."""
+        if process.of or process.request["mode"] != "plain":
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        mark = f"{MARKER}={process.identity}".encode()
+        for _ in range(50):
+            strays = [pid for pid in _children(os.getpid()) if mark in _environment(pid)]
+            if not strays:
+                return
+            for pid in strays:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ChildProcessError):
+                    os.waitpid(pid, 0)
+
+    def _drain(self, fd: int) -> None:
+        if fd not in self._logs:
+            return
+        _, log, stream = self._logs[fd]
+        # Bounded, so that one container that writes without end cannot starve the others.
+        for _ in range(16):
+            try:
+                data = os.read(fd, _READ)
+            except BlockingIOError:
+                return
+            if not data:
+                self._close_stream(fd)
+                return
+            log.write(stream, data, time.time_ns())
+
+    def _close_stream(self, fd: int) -> None:
+        entry = self._logs.pop(fd, None)
+        if entry is None:
+            return
+        identity, log, stream = entry
+        self._selector.unregister(fd)
+        os.close(fd)
+        log.flush(stream, time.time_ns())
+        self._open_streams[identity] -= 1
+        if self._open_streams[identity] == 0:
+            del self._open_streams[identity]
+            log.close()
+
+    def _kill_everything(self) -> None:
+        for process in self._processes.values():
+            if process.exit is None:
+                self._kill(process)
+        for _ in range(200):
+            children = _children(os.getpid())
+            if not children:
+                return
+            for pid in children:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+
+
+def _reset_signals() -> None:
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def _redirect(streams: tuple[int, int, int]) -> None:
+    # First out of the way of 0..2, in case one of them is itself such a number.
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in streams]
+    for target, fd in enumerate(high):
+        os.dup2(fd, target, inheritable=True)
+
+
+def _execute_program(argv: list[str], env: dict[str, str]) -> None:
+    program = argv[0]
+    if "/" in program:
+        candidates = [program]
+    else:
+        candidates = [f"{folder}/{program}" for folder in env.get("PATH", "/usr/local/bin:/usr/bin:/bin").split(":") if folder]
+    error: OSError | None = None
+    for candidate in candidates:
+        try:
+            os.execve(candidate, argv, env)
+        except FileNotFoundError:
+            continue
+        except OSError as failure:
+            error = error or failure
+    if error is not None:
+        raise OSError(error.errno, f'exec: "{program}": {(error.strerror or "").lower()}')
+    where = "no such file or directory" if "/" in program else "executable file not found in $PATH"
+    raise OSError(2, f'exec: "{program}": {where}' if "/" not in program else f'exec: "{program}": stat {program}: {where}')
+
+
+def _bubblewrap_child(info: int) -> int:
+    data = b""
+    while chunk := os.read(info, 4096):
+        data += chunk
+        if b"}" in data:
+            break
+    try:
+        return int(json.loads(data)["child-pid"])
+    except (ValueError, KeyError):
+        return 0
+
+
+def _exit_code(status: int) -> int:
+    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as file:
+            return [int(word) for word in file.read().split()]
+    except OSError:
+        return []
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []
+
+
+def main(arguments: list[str]) -> int:
+    directory, linger = arguments[0], float(arguments[1])
+    try:
+        keeper = Keeper(directory, linger)
+    except OSError as error:
+        print(f"keeper of {directory}: {error.strerror}", file=sys.stderr)
+        return 1
+    keeper.run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
