@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 from modelyard.kube.crd import Definition
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.runtime.desired import Desired, Outcome
-from modelyard.runtime.world import World
+from modelyard.runtime.world import Objects, World
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Reader(Protocol):
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None: ...
 
-    def list(self, kind: Kind, namespace: str | None = None, labels: dict[str, str] | None = None) -> list[Object]: ...
+    def list(self, kind: Kind, namespace: str | None = None, labels: dict[str, str] | None = None) -> Objects: ...
 
 
 MapFn: TypeAlias = Callable[[Object, Reader], Iterable[Key]]

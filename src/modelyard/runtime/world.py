@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from modelyard.kube.kinds import Kind, Object
+
+Objects: TypeAlias = list[Object]
 
 
 class World(Protocol):
@@ -23,9 +25,9 @@ class World(Protocol):
         """From the cache of a declared kind; None if absent. A kind that is not declared is an error of the programmer."""
         ...
 
-    def list(self, kind: Kind, namespace: str | None = None, labels: Mapping[str, str] | None = None) -> list[Object]: ...
+    def list(self, kind: Kind, namespace: str | None = None, labels: Mapping[str, str] | None = None) -> Objects: ...
 
-    def owned(self, kind: Kind) -> list[Object]:
+    def owned(self, kind: Kind) -> Objects:
         """The children of that kind which belong to the resource being reconciled (owner reference or tracking labels)."""
         ...
 

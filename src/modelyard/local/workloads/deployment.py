@@ -181,7 +181,7 @@ def _unavailable(deployment: Object) -> int:
     allowed = scaled((strategy.get("rollingUpdate") or {}).get("maxUnavailable", "25%"), replicas, round_up=False)
     if allowed == 0 and _surge(deployment) == 0:
         return 1
-    return min(allowed, replicas)
+    return min(allowed, int(replicas))
 
 
 def _size(rs: Object) -> int:
@@ -358,7 +358,7 @@ def _advanced(deployment: Object, status: Object) -> bool:
     before = deployment.get("status") or {}
     old_now = status.get("replicas", 0) - status.get("updatedReplicas", 0)
     old_before = before.get("replicas", 0) - before.get("updatedReplicas", 0)
-    return (
+    return bool(
         status.get("updatedReplicas", 0) > before.get("updatedReplicas", 0)
         or old_now < old_before
         or status.get("readyReplicas", 0) > before.get("readyReplicas", 0)

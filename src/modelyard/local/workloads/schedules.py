@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -17,7 +18,7 @@ _NAMED = {
 }
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
-_FIELDS = (
+_FIELDS: tuple[tuple[str, int, int, Sequence[str]], ...] = (
     ("minute", 0, 59, ()), ("hour", 0, 23, ()), ("day of month", 1, 31, ()), ("month", 1, 12, _MONTHS), ("day of week", 0, 7, _DAYS),
 )  # fmt: skip
 _HORIZON = timedelta(days=366 * 5)
@@ -84,7 +85,7 @@ def parse_schedule(text: str, zone: str | None = None) -> Schedule:
         raise ValueError(
             f"schedule {text!r} must have 5 fields (minute hour day-of-month month day-of-week), it has {len(parts)}"
         )
-    sets = [_field(part, *bounds) for part, bounds in zip(parts, _FIELDS, strict=True)]
+    sets = [_field(part, name, low, high, words) for part, (name, low, high, words) in zip(parts, _FIELDS, strict=True)]
     weekdays = frozenset(day % 7 for day in sets[4])
     any_day = parts[2][0] in "*?" or parts[4][0] in "*?"
     return Schedule(sets[0], sets[1], sets[2], sets[3], weekdays, any_day, found)
@@ -99,7 +100,7 @@ def _zone(name: str | None) -> ZoneInfo | None:
         raise ValueError(f"unknown time zone {name}") from None
 
 
-def _field(text: str, name: str, low: int, high: int, words: tuple[str, ...] | list[str]) -> frozenset[int]:
+def _field(text: str, name: str, low: int, high: int, words: Sequence[str]) -> frozenset[int]:
     values: set[int] = set()
     for part in text.split(","):
         span, _, step_text = part.partition("/")
@@ -118,7 +119,7 @@ def _field(text: str, name: str, low: int, high: int, words: tuple[str, ...] | l
     return frozenset(values)
 
 
-def _number(text: str, name: str, words: tuple[str, ...] | list[str], low: int, high: int) -> int:
+def _number(text: str, name: str, words: Sequence[str], low: int, high: int) -> int:
     if text.lower() in words:
         return list(words).index(text.lower()) + (1 if name == "month" else 0)
     if not text.isdecimal():
