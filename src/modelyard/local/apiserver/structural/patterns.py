@@ -1,0 +1,79 @@
+"""Regular expressions as Go reads them: RE2 syntax, `$` only at the very end, no exponential time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from cel_expr_python import cel
+
+Matcher = Callable[[str], object]
+
+# A group that repeats and holds a repetition may take Python's engine exponential time.
+_NESTED_REPETITION = re.compile(r"[*+}][^()]*\)[*+{]|\)[?]?\)[*+{]|[*+}]\)?[^()]*\)\)*[*+{]")
+_FOREIGN = re.compile(r"\\[pPzQEC]|\[\[?:|\(\?<|\(\?[a-zA-Z]*[UmsR]|\\x\{|&&|--|\|\||~~|\(\?[=!#]|\\[0-9]|\[[^]]*\[")
+
+_GO_WORDS = {
+    "missing )": "missing closing )",
+    "unexpected )": "unexpected )",
+    "missing ]": "missing closing ]",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid repetition size": "invalid repeat count",
+    "bad repetition operator": "invalid nested repetition operator",
+    "trailing \\": "trailing backslash at end of expression",
+    "invalid named capture group": "invalid named capture",
+}
+
+
+@lru_cache(maxsize=2048)
+def matcher(pattern: str) -> Matcher:
+    """A test whether the pattern matches anywhere in a text. An invalid pattern matches nothing."""
+    if not _FOREIGN.search(pattern) and not _NESTED_REPETITION.search(pattern):
+        try:
+            return re.compile(_anchored(pattern), re.ASCII).search
+        except re.error:
+            pass
+    return _re2(pattern)
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """What is wrong with a pattern, in Go's words; None when it is valid."""
+    result = _environment().compile("text.matches(pattern)").eval(data={"text": "", "pattern": pattern})
+    if result.type() != cel.Type.ERROR:
+        return None
+    text = str(result.value()).partition("invalid regular expression: ")[2]
+    words, _, place = text.partition(": ")
+    return f"error parsing regexp: {_GO_WORDS.get(words, words)}: `{place}`"
+
+
+def _anchored(pattern: str) -> str:
+    """Python's `$` also matches before a final newline; `\\Z` does not."""
+    out, in_class, escaped = [], False, False
+    for char in pattern:
+        if escaped:
+            escaped = False
+        elif char == "\\":
+            escaped = True
+        elif char == "[":
+            in_class = True
+        elif char == "]":
+            in_class = False
+        elif char == "$" and not in_class:
+            char = r"\Z"
+        out.append(char)
+    return "".join(out)
+
+
+def _re2(pattern: str) -> Matcher:
+    expression = _environment().compile("text.matches(pattern)")
+
+    def search(text: str) -> object:
+        return expression.eval(data={"text": text, "pattern": pattern}).value() is True
+
+    return search
+
+
+def _environment() -> cel.Env:
+    return cel.NewEnv(variables={"text": cel.Type.STRING, "pattern": cel.Type.STRING})
