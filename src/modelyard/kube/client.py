@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -182,7 +182,7 @@ class Client:
         timeout: float | None = None,
         send_initial_events: bool = False,
         metadata_only: bool = False,
-    ) -> AsyncIterator[WatchEvent]:
+    ) -> AsyncGenerator[WatchEvent, None]:
         """Events after `resource_version`, until the server ends the stream (after `timeout` seconds, if given).
 
         An ERROR event is raised as the exception of its Status (`Gone` when the version is too old).
@@ -338,7 +338,7 @@ class Client:
         timestamps: bool = False,
         tail: int | None = None,
         since: int | None = None,
-    ) -> AsyncIterator[str]:
+    ) -> AsyncGenerator[str, None]:
         """A container's lines, without their line ends, as they are written, until it ends."""
         query = _log_query(container, False, timestamps, tail, since, None) | {"follow": "true"}
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}/log"
