@@ -21,7 +21,7 @@ class Source:
     line: int
 
 
-def _here(depth: int = 2) -> Source:
+def here(depth: int = 2) -> Source:
     frame = sys._getframe(depth)
     return Source(frame.f_code.co_filename, frame.f_lineno)
 
@@ -53,7 +53,7 @@ class Owns:
     namespace: str | None = None
     verbs: tuple[str, ...] | None = None
     """RBAC verbs, if not the default for owned kinds."""
-    source: Source = field(default_factory=_here, compare=False)
+    source: Source = field(default_factory=here, compare=False)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Watch:
     predicate: Predicate | None = None
     namespace: str | None = None
     verbs: tuple[str, ...] | None = None
-    source: Source = field(default_factory=_here, compare=False)
+    source: Source = field(default_factory=here, compare=False)
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Controller:
     ) -> None:
         self.name = name
         self.for_ = for_
-        self.source = _here()
+        self.source = here()
         self.owns = tuple(o if isinstance(o, Owns) else Owns(o, source=self.source) for o in owns)
         self.watches = tuple(watches)
         self.finalizer = finalizer

@@ -1,0 +1,58 @@
+"""An operator as data: the plane, the manifests, the dataflow page and the docs are made from this."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from modelyard.kube.crd import Definition
+from modelyard.runtime.controller import Controller, Source, here
+
+if TYPE_CHECKING:
+    from modelyard.runtime.webhooks import Conversion, Webhook
+
+
+@dataclass(frozen=True)
+class ExposedService:
+    """A Service that the operator brings along: its own (metrics, webhooks), or one of the samples that it ships."""
+
+    name: str
+    port: int
+    port_name: str = ""
+    target_port: int | str = 0
+    role: Literal["metrics", "webhook", "sample", "child"] = "child"
+    protocol: str = "TCP"
+    source: Source = field(default_factory=here, compare=False)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One environment variable that an admin may set."""
+
+    name: str
+    default: str
+    description: str
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One platform system: what it serves, watches and needs."""
+
+    name: str
+    """As in `--operators mlflow,model-registry`."""
+    title: str
+    upstream: str
+    """The operator whose custom resources it takes, as its seed page calls it."""
+    controllers: Sequence[Controller]
+    definitions: Sequence[Definition] = ()
+    webhooks: Sequence[Webhook] = ()
+    conversions: Sequence[Conversion] = ()
+    services: Sequence[ExposedService] = ()
+    settings: Sequence[Setting] = ()
+    chart: str = ""
+    """What the configuration section of its page names (a Helm chart upstream)."""
+
+
+BuildOperator: TypeAlias = Callable[[Mapping[str, str]], Operator]
+"""Makes the operator from environment variables; a bad value is an error that names it."""
