@@ -1,0 +1,252 @@
+"""Makes one child true: finds out whose it is, whether it already is as desired, and if not, writes it once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from modelyard.kube.errors import ApiError, Conflict, Invalid, NotFound, TooManyRequests, Unauthorized
+from modelyard.kube.kinds import Key, Kind, Object
+from modelyard.runtime import ownership
+from modelyard.runtime.cluster import Cluster, Seen, managed_by
+from modelyard.runtime.desired import Child, Failure, Ownership, Policy
+from modelyard.runtime.drift import differences, stored
+from modelyard.runtime.memory import KeyMemory, fingerprint, merged
+from modelyard.runtime.ownership import GENERATED, Owner
+
+_IMMUTABLE = ("immutable", "may not change", "cannot change", "forbidden: updates to", "forbidden: pod updates")
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A child and where it goes."""
+
+    child: Child
+    kind: Kind
+    key: Key
+
+    @property
+    def place(self) -> tuple[Kind, Key]:
+        return self.kind, self.key
+
+
+@dataclass(frozen=True)
+class Made:
+    """A child as it is now; `in_place` is False while an old one is still being deleted."""
+
+    object: Object | None
+    in_place: bool = True
+    retry_after: float | None = None
+
+
+class ChildFailed(Exception):
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+@dataclass
+class Applier:
+    """Applies the children of one owner. `again` writes even what looks settled."""
+
+    cluster: Cluster
+    owner: Owner
+    manager: str
+    memory: KeyMemory
+    again: bool = False
+
+    def place(self, entry: Child | Object) -> Placed:
+        """Where a child goes: its kind, and its namespace (the owner's, if it names none)."""
+        child = entry if isinstance(entry, Child) else Child(entry)
+        obj = child.object
+        metadata: Object = dict(obj.get("metadata") or {})
+        name = metadata.get("name")
+        if not name or not obj.get("apiVersion") or not obj.get("kind"):
+            raise ValueError(
+                f"a child of {self.owner.key} lacks apiVersion, kind or metadata.name: {obj.get('kind')} {name}"
+            )
+        kind = self.cluster.kind_of(obj)
+        if kind is None:
+            group, _, version = str(obj["apiVersion"]).rpartition("/")
+            unknown = Kind(group, version, str(obj["kind"]), "", namespaced=bool(metadata.get("namespace")))
+            message = f"the API does not serve {obj['apiVersion']} {obj['kind']}"
+            raise ChildFailed(Failure(unknown, Key(metadata.get("namespace") or "", name), "NotServed", message))
+        if kind.namespaced:
+            metadata["namespace"] = metadata.get("namespace") or self.owner.key.namespace
+        else:
+            metadata.pop("namespace", None)
+        key = Key(metadata.get("namespace") or "", name)
+        return Placed(replace(child, object=obj | {"metadata": metadata}), kind, key)
+
+    async def make(self, placed: Placed) -> Made:
+        """Raises `ChildFailed` when the child cannot be as desired."""
+        kind, key, child = placed.kind, placed.key, placed.child
+        if not self.cluster.serves(kind):
+            message = f"the API does not serve {kind.api_version} {kind.kind}"
+            raise ChildFailed(Failure(kind, key, "NotServed", message, retryable=False))
+        held = ownership.resolve(child, self.owner, kind)
+        manager = self.owner.manager(self.manager, held)
+        try:
+            seen = self.cluster.look(kind, key, manager)
+            if seen is None and not self.cluster.is_complete(kind, key.namespace):
+                seen = await self.cluster.read(kind, key, manager)
+            if seen is None:
+                return await self._create(placed, manager)
+            if not ownership.may_take(seen.object, child, self.owner, kind):
+                raise ChildFailed(self._foreign(placed, seen.object))
+            if seen.terminating:
+                return Made(seen.object, in_place=False)
+            if child.policy is Policy.ONCE:
+                return Made(seen.object)
+            return await self._update(placed, manager, seen, force=held is not Ownership.CONTRIBUTED)
+        except (TooManyRequests, Unauthorized):
+            raise
+        except ApiError as error:
+            raise ChildFailed(Failure(kind, key, "ApplyFailed", error.message)) from error
+
+    async def _create(self, placed: Placed, manager: str) -> Made:
+        kind, key, child = placed.kind, placed.key, placed.child
+        if ownership.resolve(child, self.owner, kind) is Ownership.CONTRIBUTED:
+            message = f"{kind.kind} {key} does not exist, so nothing can be contributed to it"
+            raise ChildFailed(Failure(kind, key, "ApplyFailed", message, retryable=False))
+        desired = stored(kind, ownership.stamp(child, self.owner, kind))
+        self._check_contested(placed, desired, "deleted")
+        full = desired
+        if child.generate is not None:
+            generated = stored(kind, child.generate())
+            full = merged(desired, generated)
+            if child.policy is not Policy.ONCE:
+                note = {GENERATED: msgspec.json.encode(_leaves(generated)).decode()}
+                full = merged(full, {"metadata": {"annotations": note}})
+        try:
+            made = await self.cluster.apply(kind, full, manager=manager, force=False)
+        except (Conflict, Invalid):
+            # Someone may have made a namesake since we looked.
+            found = await self.cluster.read(kind, key, manager)
+            if found is not None and not ownership.may_take(found.object, child, self.owner, kind):
+                raise ChildFailed(self._foreign(placed, found.object)) from None
+            raise
+        if self._met_a_namesake(made, manager, child, kind):
+            await self.cluster.apply(kind, _empty(kind, key, made), manager=manager, force=False)
+            raise ChildFailed(self._foreign(placed, made))
+        self._remember(placed, desired, _carried(desired, made), made, managed_by(made, manager))
+        return Made(made)
+
+    async def _update(self, placed: Placed, manager: str, seen: Seen, *, force: bool) -> Made:
+        kind, key, child = placed.kind, placed.key, placed.child
+        desired = stored(kind, ownership.stamp(child, self.owner, kind))
+        carried = _carried(desired, seen.object)
+        differing = differences(kind, carried, seen.object, seen.managed)
+        remembered = self.memory.child(kind, key)
+        if not self.again:
+            unclaimed = seen.managed is None
+            if not differing and not unclaimed:
+                return Made(seen.object)
+            if remembered.is_settled(fingerprint(desired), differing) and not unclaimed:
+                return Made(seen.object)
+            self._check_contested(placed, desired, "changed")
+        body = merged(carried, {"metadata": {"uid": seen.uid}} if seen.uid else {})
+        try:
+            made = await self.cluster.apply(kind, body, manager=manager, force=force)
+        except Conflict as error:
+            if not force:
+                raise ChildFailed(Failure(kind, key, "Contested", error.message)) from error
+            raise
+        except Invalid as error:
+            if child.policy is Policy.RECREATE and any(word in error.message for word in _IMMUTABLE):
+                return await self._recreate(placed, manager, seen)
+            raise
+        self._remember(placed, desired, carried, made, managed_by(made, manager))
+        return Made(made)
+
+    async def _recreate(self, placed: Placed, manager: str, seen: Seen) -> Made:
+        try:
+            gone = await self.cluster.delete(placed.kind, placed.key, uid=seen.uid)
+        except NotFound:
+            gone = True
+        if not gone:
+            return Made(seen.object, in_place=False)
+        self.memory.children.pop(placed.place, None)
+        return await self._create(placed, manager)
+
+    def _remember(self, placed: Placed, desired: Object, applied: Object, made: Object, managed: Object | None) -> None:
+        left = differences(placed.kind, applied, made, managed)
+        memory = self.memory.child(placed.kind, placed.key)
+        memory.applied(fingerprint(desired), left, self.cluster.time())
+
+    def _check_contested(self, placed: Placed, desired: Object, what: str) -> None:
+        remembered = self.memory.child(placed.kind, placed.key)
+        wait = 0.0 if self.again else remembered.contested_for(fingerprint(desired), self.cluster.time())
+        if wait > 0:
+            message = (
+                f"someone keeps this object {what}: it was restored {len(remembered.repairs)} times in a few minutes; "
+                f"next try in {wait:.0f} s, or set the annotation {ownership.RECONCILE} on {self.owner.key}"
+            )
+            raise ChildFailed(Failure(placed.kind, placed.key, "Contested", message))
+
+    def _foreign(self, placed: Placed, live: Object) -> Failure:
+        holder = ownership.controller_of(live)
+        whose = f"it belongs to {holder.get('kind')} {holder.get('name')}" if holder else "it is not ours"
+        message = f"an object of this name exists and {whose}; it is left alone. Rename or delete it to go on"
+        return Failure(placed.kind, placed.key, "Foreign", message)
+
+    def _met_a_namesake(self, made: Object, manager: str, child: Child, kind: Kind) -> bool:
+        """Did what should have been a creation land on an object that someone else made a moment before?"""
+        if ownership.resolve(child, self.owner, kind) is Ownership.SHARED:
+            return False
+        return any(entry.get("manager") != manager for entry in made["metadata"].get("managedFields") or ())
+
+    async def release(self, kind: Kind, key: Key, ownership_: Ownership) -> bool:
+        """Takes back our share of someone's object; deletes a shared one that nobody holds any more."""
+        manager = self.owner.manager(self.manager, ownership_)
+        seen = await self.cluster.read(kind, key, manager)
+        if seen is None:
+            return True
+        if ownership_ is Ownership.SHARED and not ownership.has_other_owners(seen.object, self.owner):
+            version = str(seen.object["metadata"].get("resourceVersion") or "")
+            return await self.cluster.delete(kind, key, uid=seen.uid, resource_version=version)
+        if seen.managed is not None:
+            await self.cluster.apply(kind, _empty(kind, key, seen.object), manager=manager, force=False)
+        return True
+
+
+def _empty(kind: Kind, key: Key, live: Object) -> Object:
+    """An apply of nothing: it gives up every field of its manager. The uid keeps it from creating anything."""
+    metadata: Object = {"name": key.name, "uid": live["metadata"].get("uid")}
+    if key.namespace:
+        metadata["namespace"] = key.namespace
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+
+
+def _leaves(value: Object, path: tuple[str, ...] = ()) -> list[list[str]]:
+    """The paths of what was generated; lists count as one value."""
+    leaves: list[list[str]] = []
+    for name, below in value.items():
+        if isinstance(below, dict) and below:
+            leaves += _leaves(below, (*path, name))
+        else:
+            leaves.append([*path, name])
+    return leaves
+
+
+def _carried(desired: Object, live: Object) -> Object:
+    """The desired object together with what was generated on creation, so that an apply does not give that up."""
+    note = (live["metadata"].get("annotations") or {}).get(GENERATED)
+    if not note:
+        return desired
+    carried = merged(desired, {"metadata": {"annotations": {GENERATED: note}}})
+    try:
+        paths = msgspec.json.decode(note, type=list[list[str]])
+    except msgspec.MsgspecError:
+        return carried
+    for path in paths:
+        value: Any = live
+        for step in path:
+            value = value.get(step) if isinstance(value, dict) else None
+        if value is not None:
+            for step in reversed(path):
+                value = {step: value}
+            carried = merged(carried, value)
+    return carried

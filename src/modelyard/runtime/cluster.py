@@ -1,0 +1,149 @@
+"""What a pass reads and does. The API behind caches, a dry one for plans and one in memory for tests all look like this."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from modelyard.kube.kinds import Key, Kind, Object
+from modelyard.runtime.controller import Controller
+from modelyard.runtime.desired import EventNote
+from modelyard.runtime.ownership import Owner
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A live object, and the fields that one field manager has applied on it (its FieldsV1; None: nothing)."""
+
+    object: Object
+    managed: Object | None = None
+
+    @property
+    def uid(self) -> str:
+        return str(self.object["metadata"].get("uid") or "")
+
+    @property
+    def terminating(self) -> bool:
+        return bool(self.object["metadata"].get("deletionTimestamp"))
+
+
+def managed_by(obj: Object, manager: str) -> Object | None:
+    """What a field manager has applied, from the object's own managedFields."""
+    for entry in obj["metadata"].get("managedFields") or ():
+        applied = entry.get("operation") == "Apply" and not entry.get("subresource")
+        if applied and entry.get("manager") == manager:
+            fields: Object = entry.get("fieldsV1") or {}
+            return fields
+    return None
+
+
+class Cluster(Protocol):
+    """Reads come from caches and are private copies; writes go to the API and raise the exceptions of `kube.errors`."""
+
+    @property
+    def now(self) -> datetime: ...
+
+    def time(self) -> float:
+        """Seconds on a clock that only goes forward."""
+        ...
+
+    def token(self, size: int) -> str: ...
+
+    def kind_of(self, obj: Object) -> Kind | None:
+        """The kind of an object, also of one known only at run time; None if the API does not serve it."""
+        ...
+
+    def serves(self, kind: Kind) -> bool: ...
+
+    def is_synced(self, kind: Kind) -> bool:
+        """Does a cache of this kind stand for the cluster right now (served, readable, listed)?"""
+        ...
+
+    def is_complete(self, kind: Kind, namespace: str) -> bool:
+        """Does absence from the cache prove absence (synced, and filtered by nothing)?"""
+        ...
+
+    def get(self, kind: Kind, key: Key) -> Object | None: ...
+
+    def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None) -> list[Object]: ...
+
+    def look(self, kind: Kind, key: Key, manager: str) -> Seen | None:
+        """From the cache, with what the field manager applied."""
+        ...
+
+    def children(self, kind: Kind, owner: Owner) -> builtins.list[Object]:
+        """What belongs to the owner, by owner reference or label."""
+        ...
+
+    def contributions(self, kind: Kind, manager: str) -> builtins.list[Key]:
+        """The objects on which a field manager (one owner's own) has applied something."""
+        ...
+
+    async def read(self, kind: Kind, key: Key, manager: str) -> Seen | None:
+        """Like `look`, but asks the API."""
+        ...
+
+    async def apply(self, kind: Kind, obj: Object, *, manager: str, force: bool) -> Object: ...
+
+    async def patch(
+        self, kind: Kind, key: Key, body: Object | builtins.list[Object], *, subresource: str = ""
+    ) -> Object:
+        """A merge patch, or a JSON patch if the body is a list."""
+        ...
+
+    async def delete(self, kind: Kind, key: Key, *, uid: str, resource_version: str = "") -> bool:
+        """Deletes that very object; True if it is gone at once, False if something still holds it."""
+        ...
+
+    async def emit(self, involved: Object, note: EventNote, component: str) -> None: ...
+
+
+class UndeclaredKind(TypeError):
+    """A reconcile read a kind that its controller does not declare; that would be a read of nothing."""
+
+
+@dataclass(frozen=True)
+class WorldView:
+    """The `World` of one pass: a cluster, seen by one controller on behalf of one owner."""
+
+    cluster: Cluster
+    controller: Controller
+    owner: Owner
+    declared: frozenset[Kind] = field(default=frozenset())
+
+    @property
+    def now(self) -> datetime:
+        return self.cluster.now
+
+    def serves(self, kind: Kind) -> bool:
+        return self.cluster.serves(kind)
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        self._check(kind)
+        return self.cluster.get(kind, Key(namespace if kind.namespaced else "", name))
+
+    def list(self, kind: Kind, namespace: str | None = None, labels: Mapping[str, str] | None = None) -> list[Object]:
+        self._check(kind)
+        return self.cluster.list(kind, namespace, labels)
+
+    def owned(self, kind: Kind) -> builtins.list[Object]:
+        self._check(kind)
+        return self.cluster.children(kind, self.owner)
+
+    def token(self, size: int = 32) -> str:
+        return self.cluster.token(size)
+
+    def _check(self, kind: Kind) -> None:
+        if kind not in self.declared:
+            raise UndeclaredKind(
+                f"controller {self.controller.name} reads {kind} but does not declare it: add it to `owns` or `watches`"
+            )
+
+
+def declared_kinds(controller: Controller) -> frozenset[Kind]:
+    """Every kind that a controller has a cache of."""
+    kinds = {o.kind for o in controller.owns} | {w.kind for w in controller.watches}
+    return frozenset(kinds | ({controller.kind} if controller.kind else set()))

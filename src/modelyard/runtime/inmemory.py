@@ -1,0 +1,273 @@
+"""A cluster in memory, for tests: what a pass applies is merged as the API would; nothing is defaulted, validated or collected."""
+
+from __future__ import annotations
+
+import builtins
+import copy
+import random
+import string
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from modelyard.kube import builtin
+from modelyard.kube.crd import Model, drop_none
+from modelyard.kube.errors import error_from_status
+from modelyard.kube.kinds import Key, Kind, Object
+from modelyard.kube.objects import finalizers_of, key_of, labels_of, metadata_of
+from modelyard.kube.times import format_time
+from modelyard.runtime.cluster import Seen
+from modelyard.runtime.desired import EventNote
+from modelyard.runtime.drift import merge_key
+from modelyard.runtime.ownership import Owner, belongs_to
+
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+FOREIGN = frozenset(
+    {
+        builtin.HTTPRoute, builtin.Gateway, builtin.ServiceMonitor, builtin.Certificate, builtin.Route, builtin.ConsoleLink,
+        builtin.Group,
+    }
+)  # fmt: skip
+"""Kinds that a plain Kubernetes does not serve."""
+
+
+class MemoryCluster:
+    """A `Cluster` in memory. Applies merge like the API does, but nothing is defaulted, validated or collected."""
+
+    def __init__(
+        self,
+        objects: Iterable[Object | Model] = (),
+        *,
+        kinds: Iterable[Kind] = (),
+        served: Iterable[Kind] = (),
+        optional: Iterable[Kind] = (),
+        now: datetime = NOW,
+        seed: int = 0,
+    ) -> None:
+        self._kinds = {(k.api_version, k.kind): k for k in vars(builtin).values() if isinstance(k, Kind)}
+        self._kinds |= {(k.api_version, k.kind): k for k in (*kinds, *served, *optional)}
+        self._unserved = (FOREIGN | set(optional)) - set(served)
+        self._now = now
+        self._elapsed = 0.0
+        self._random = random.Random(seed)
+        self._version = 0
+        self.objects: dict[tuple[Kind, Key], Object] = {}
+        self.applied: dict[tuple[Kind, Key], dict[str, Object]] = {}
+        self.events: list[EventNote] = []
+        self.writes: list[str] = []
+        for obj in objects:
+            self.put(obj)
+
+    def put(self, obj: Object | Model) -> Object:
+        """Adds or replaces an object, filling in what the API would (uid, creation time)."""
+        data = copy.deepcopy(obj.to_dict() if isinstance(obj, Model) else drop_none(obj))
+        kind = self._kinds.get((data.get("apiVersion", ""), data.get("kind", "")))
+        if kind is None:
+            raise KeyError(
+                f"{data.get('apiVersion')} {data.get('kind')} is not known here: declare its Kind in the controller or in `served`"
+            )
+        self._unserved -= {kind}
+        place = (kind, key_of(data))
+        self.objects[place] = self._system_fields(data, self.objects.get(place))
+        return self.objects[place]
+
+    def remove(self, kind: Kind, namespace: str, name: str) -> None:
+        place = (kind, Key(namespace if kind.namespaced else "", name))
+        self.objects.pop(place, None)
+        self.applied.pop(place, None)
+
+    def advance(self, seconds: float) -> None:
+        """Lets time pass."""
+        self._elapsed += seconds
+
+    # Cluster
+
+    @property
+    def now(self) -> datetime:
+        return self._now + timedelta(seconds=self._elapsed)
+
+    def time(self) -> float:
+        return self._elapsed
+
+    def token(self, size: int) -> str:
+        return "".join(self._random.choices(string.ascii_letters + string.digits, k=size))
+
+    def kind_of(self, obj: Object) -> Kind | None:
+        return self._kinds.get((obj.get("apiVersion", ""), obj.get("kind", "")))
+
+    def serves(self, kind: Kind) -> bool:
+        return kind not in self._unserved
+
+    def is_synced(self, kind: Kind) -> bool:
+        return self.serves(kind)
+
+    def is_complete(self, kind: Kind, namespace: str) -> bool:
+        return self.serves(kind)
+
+    def get(self, kind: Kind, key: Key) -> Object | None:
+        found = self.objects.get((kind, key))
+        return copy.deepcopy(found) if found is not None else None
+
+    def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | None) -> list[Object]:
+        return [
+            copy.deepcopy(obj)
+            for (k, key), obj in sorted(self.objects.items(), key=lambda item: item[0][1])
+            if k == kind
+            and namespace in (None, "", key.namespace)
+            and all(labels_of(obj).get(name) == value for name, value in (labels or {}).items())
+        ]
+
+    def look(self, kind: Kind, key: Key, manager: str) -> Seen | None:
+        obj = self.get(kind, key)
+        if obj is None:
+            return None
+        mine = self.applied.get((kind, key), {})
+        if manager in mine:
+            return Seen(obj, _fields(mine[manager]))
+        # What a test puts there by hand counts as applied by whoever it says it belongs to.
+        return Seen(obj, None if mine else {})
+
+    def children(self, kind: Kind, owner: Owner) -> builtins.list[Object]:
+        return [obj for obj in self.list(kind, None, None) if belongs_to(obj, owner)]
+
+    def contributions(self, kind: Kind, manager: str) -> builtins.list[Key]:
+        return [key for (k, key), managers in self.applied.items() if k == kind and manager in managers]
+
+    async def read(self, kind: Kind, key: Key, manager: str) -> Seen | None:
+        return self.look(kind, key, manager)
+
+    async def apply(self, kind: Kind, obj: Object, *, manager: str, force: bool) -> Object:
+        key = key_of(obj)
+        self._wrote("apply", kind, key)
+        before = self.objects.get((kind, key))
+        managers = self.applied.setdefault((kind, key), {})
+        kept = [applied for name, applied in managers.items() if name != manager]
+        base = _without(before or {}, managers.get(manager, {}), [obj, *kept])
+        result = overlay(base, obj)
+        if set(obj) <= {"apiVersion", "kind", "metadata"} and not set(obj["metadata"]) - {"name", "namespace", "uid"}:
+            managers.pop(manager, None)
+        else:
+            managers[manager] = copy.deepcopy(obj)
+        self.objects[kind, key] = self._system_fields(result, before)
+        return copy.deepcopy(self.objects[kind, key])
+
+    async def patch(
+        self, kind: Kind, key: Key, body: Object | builtins.list[Object], *, subresource: str = ""
+    ) -> Object:
+        self._wrote(f"patch {subresource}".strip(), kind, key)
+        if (before := self.objects.get((kind, key))) is None:
+            raise error_from_status({"code": 404, "reason": "NotFound", "message": f"{kind.resource} {key} not found"})
+        obj = copy.deepcopy(before)
+        if isinstance(body, list):
+            for step in body:
+                *parents, last = [s.replace("~1", "/").replace("~0", "~") for s in step["path"].split("/")[1:]]
+                target = obj
+                for parent in parents:
+                    target = target[parent]
+                if step["op"] == "remove":
+                    del target[last]
+        else:
+            obj = _merge_patched(obj, body)
+        if metadata_of(obj).get("deletionTimestamp") and not finalizers_of(obj):
+            self.remove(kind, *key)
+        else:
+            self.objects[kind, key] = self._system_fields(obj, before)
+        return copy.deepcopy(obj)
+
+    async def delete(self, kind: Kind, key: Key, *, uid: str, resource_version: str = "") -> bool:
+        self._wrote("delete", kind, key)
+        obj = self.objects.get((kind, key))
+        if obj is not None and finalizers_of(obj):
+            obj["metadata"]["deletionTimestamp"] = format_time(self.now)
+            return False
+        self.remove(kind, *key)
+        return True
+
+    async def emit(self, involved: Object, note: EventNote, component: str) -> None:
+        self.events.append(note)
+
+    def _wrote(self, verb: str, kind: Kind, key: Key) -> None:
+        self.writes.append(f"{verb} {kind.kind} {key}")
+
+    def _system_fields(self, obj: Object, before: Object | None) -> Object:
+        self._version += 1
+        metadata = obj.setdefault("metadata", {})
+        old = metadata_of(before or {})
+        place = "-".join(p for p in (obj.get("kind", ""), metadata.get("namespace"), metadata.get("name")) if p)
+        metadata.setdefault("uid", old.get("uid") or f"uid-{place}".lower())
+        metadata.setdefault("creationTimestamp", old.get("creationTimestamp") or format_time(self.now))
+        generation = metadata.get("generation") or 1
+        if before is not None and before.get("spec") != obj.get("spec"):
+            generation += 1
+        metadata["generation"] = generation
+        metadata["resourceVersion"] = str(self._version)
+        return obj
+
+
+def overlay(base: Any, over: Any) -> Any:
+    """`over` merged onto `base` as an apply does: mappings by key, lists by their items' names where they have one."""
+    if isinstance(base, dict) and isinstance(over, dict):
+        return base | {name: overlay(base.get(name), value) for name, value in over.items()}
+    if isinstance(base, list) and isinstance(over, list) and over and (key := merge_key(over, base)):
+        by_key = {item[key]: item for item in over}
+        merged = [overlay(item, by_key.pop(item[key])) if item[key] in by_key else item for item in base]
+        return merged + list(by_key.values())
+    return copy.deepcopy(over)
+
+
+def _without(live: Any, owned: Any, wanted: list[Any]) -> Any:
+    """The live data without what was applied before and is wanted by nobody now."""
+    if not isinstance(live, dict) or not isinstance(owned, dict):
+        return live
+    result = dict(live)
+    for name, value in owned.items():
+        below = [w[name] for w in wanted if isinstance(w, dict) and name in w]
+        if name not in result or (name in ("name", "namespace", "uid", "apiVersion", "kind") and name in live):
+            continue
+        if isinstance(value, dict) and value:
+            result[name] = _without(result[name], value, below)
+            if not below and not result[name]:
+                del result[name]
+        elif not below:
+            del result[name]
+        elif isinstance(value, list) and isinstance(result[name], list):
+            result[name] = _items_without(result[name], value, [b for b in below if isinstance(b, list)])
+    return result
+
+
+def _items_without(live: list[Any], owned: list[Any], wanted: list[list[Any]]) -> list[Any]:
+    key = merge_key(owned, live)
+    if key is None:
+        return live
+    mine = {item[key]: item for item in owned}
+    result = []
+    for item in live:
+        name = item[key]
+        below = [w for items in wanted for w in items if isinstance(w, dict) and w.get(key) == name]
+        if name in mine and not below:
+            continue
+        result.append(_without(item, mine[name], below) if name in mine else item)
+    return result
+
+
+def _fields(applied: Object) -> Object:
+    """FieldsV1 of an applied object, as far as mappings go."""
+    fields: Object = {}
+    for name, value in applied.items():
+        if name not in ("apiVersion", "kind"):
+            fields[f"f:{name}"] = _fields(value) if isinstance(value, dict) else {}
+    if isinstance(metadata := fields.get("f:metadata"), dict):
+        for name in ("f:name", "f:namespace", "f:uid"):
+            metadata.pop(name, None)
+    return fields
+
+
+def _merge_patched(obj: Object, patch: Object) -> Object:
+    result = {k: v for k, v in obj.items() if patch.get(k, v) is not None}
+    for name, value in patch.items():
+        if isinstance(value, dict):
+            have = result.get(name)
+            result[name] = _merge_patched(have if isinstance(have, dict) else {}, value)
+        elif value is not None:
+            result[name] = value
+    return result

@@ -1,0 +1,135 @@
+"""The status of a resource as the engine writes it: engine conditions merged in, times kept, as the smallest merge patch. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from modelyard.kube.conditions import condition, find_condition, remove_condition
+from modelyard.kube.crd import Model, drop_none
+from modelyard.kube.kinds import Object
+from modelyard.kube.times import format_time
+from modelyard.runtime.desired import Failure, Hold, Live, Status, StatusFn
+from modelyard.runtime.ownership import PAUSE, RECONCILE
+
+RECONCILED = "Reconciled"
+"""The engine's own condition: there, as False, only while something is wrong."""
+PAUSED = "Paused"
+RECONCILE_NOW = "ReconcileNow"
+ENGINE_TYPES = frozenset({RECONCILED, PAUSED, RECONCILE_NOW})
+ENGINE_REASONS = frozenset(
+    {"ApplyFailed", "Foreign", "Contested", "NotServed", "ReconcileFailed", "ReconcileTimeout", "InvalidResource"}
+)
+
+
+def as_data(status: Status) -> Object:
+    """A status as plain data in the API's spelling."""
+    if isinstance(status, Model):
+        return status.to_dict()
+    data: Object = drop_none(msgspec.to_builtins(status)) if isinstance(status, msgspec.Struct) else drop_none(status)
+    return data
+
+
+def compute(wanted: StatusFn | Status | None, resource: Any, live: Live) -> Object | None:
+    """What the controller says the status is; None if it says nothing."""
+    if wanted is None:
+        return None
+    return as_data(wanted(resource, live) if callable(wanted) else wanted)
+
+
+def held(current: Object, hold: Hold, ready: str, generation: int | None) -> Object:
+    """The status that a `Hold` without one of its own stands for."""
+    return with_conditions(
+        current, [condition(ready, False, hold.reason, hold.message, observed_generation=generation)]
+    )
+
+
+def with_conditions(status: Object, new: Sequence[Object]) -> Object:
+    """The status with these conditions in place of those of their type, or at the end."""
+    if not new:
+        return status
+    conditions = list(status.get("conditions") or [])
+    for one in new:
+        for position, old in enumerate(conditions):
+            if old.get("type") == one["type"]:
+                conditions[position] = one
+                break
+        else:
+            conditions.append(one)
+    return status | {"conditions": conditions}
+
+
+def without_engine_marks(status: Object, ready: str) -> Object:
+    """The status without what the engine itself has put there before."""
+    conditions = status.get("conditions")
+    if not isinstance(conditions, list):
+        return status
+    kept = [c for c in conditions if c.get("type") not in ENGINE_TYPES]
+    mark = find_condition(kept, ready)
+    if mark is not None and mark.get("reason") in ENGINE_REASONS:
+        kept = remove_condition(kept, ready)
+    if kept == conditions:
+        return status
+    return status | {"conditions": kept} if kept else {k: v for k, v in status.items() if k != "conditions"}
+
+
+def failed(failures: Sequence[Failure], generation: int | None) -> Object:
+    """The engine's condition for children that could not be made as desired."""
+    first = failures[0]
+    message = "; ".join(f"{f.kind.kind} {f.key}: {f.message}" for f in failures)
+    return condition(RECONCILED, False, first.reason, shortened(message), observed_generation=generation)
+
+
+def paused(generation: int | None) -> Object:
+    message = f"nothing is changed while the annotation {PAUSE} is set; remove it to go on"
+    return condition(PAUSED, True, "PauseAnnotation", message, observed_generation=generation)
+
+
+def reconcile_now(generation: int | None) -> Object:
+    message = f"every child is applied again because the annotation {RECONCILE} is set; it is removed when that is done"
+    return condition(RECONCILE_NOW, True, "ReconcileAnnotation", message, observed_generation=generation)
+
+
+def shortened(message: str, limit: int = 1024) -> str:
+    """Fits what Events and most condition schemas allow."""
+    return message if len(message) <= limit else f"{message[: limit - 1]}…"
+
+
+def keep_times(new: Object, old: Object, now: datetime) -> Object:
+    """The new status, where a condition that did not change its `status` keeps its old transition time.
+
+    A condition without a time gets the present one; unless the API dropped it before, because its type has no such field.
+    """
+    if not isinstance(new.get("conditions"), list):
+        return new
+    before = [c for c in old.get("conditions") or () if isinstance(c, dict)]
+    timed: list[Any] = []
+    for entry in new["conditions"]:
+        if isinstance(entry, dict) and "type" in entry and "status" in entry:
+            entry = dict(entry)
+            last = find_condition(before, entry["type"])
+            if last is not None and last.get("status") == entry["status"]:
+                if "lastTransitionTime" in last:
+                    entry["lastTransitionTime"] = last["lastTransitionTime"]
+                else:
+                    entry.pop("lastTransitionTime", None)
+            elif not entry.get("lastTransitionTime"):
+                entry["lastTransitionTime"] = format_time(now)
+        timed.append(entry)
+    return new | {"conditions": timed}
+
+
+def merge_patch(old: Object, new: Object) -> Object:
+    """The merge patch that makes `new` of `old`; empty if they are the same."""
+    patch: Object = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        have = old.get(name)
+        if isinstance(value, dict) and isinstance(have, dict):
+            if below := merge_patch(have, value):
+                patch[name] = below
+        elif name not in old or value != have or type(value) is not type(have):
+            patch[name] = value
+    return patch
