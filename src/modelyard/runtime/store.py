@@ -141,13 +141,13 @@ class Store:
         return entry is None or entry.uid != uid
 
     async def wait_passed(self, resource_version: str, timeout: float) -> bool:
-        return await self._wait(lambda: self.has_passed(resource_version), timeout)
+        return await self.wait_until(lambda: self.has_passed(resource_version), timeout)
 
     async def wait_seen(self, key: Key, resource_version: str, timeout: float) -> bool:
-        return await self._wait(lambda: self.has_seen(key, resource_version), timeout)
+        return await self.wait_until(lambda: self.has_seen(key, resource_version), timeout)
 
     async def wait_lost(self, key: Key, uid: str, timeout: float) -> bool:
-        return await self._wait(lambda: self.has_lost(key, uid), timeout)
+        return await self.wait_until(lambda: self.has_lost(key, uid), timeout)
 
     # Being fed
 
@@ -257,7 +257,8 @@ class Store:
             if waiter.condition() and not waiter.future.done():
                 waiter.future.set_result(None)
 
-    async def _wait(self, condition: Callable[[], bool], timeout: float) -> bool:
+    async def wait_until(self, condition: Callable[[], bool], timeout: float) -> bool:
+        """Waits for something that changes in this store; asked again after every change."""
         if condition():
             return True
         waiter = _Waiter(condition, asyncio.get_running_loop().create_future())
