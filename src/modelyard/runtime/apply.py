@@ -96,7 +96,7 @@ class Applier:
                 return await self._create(placed, manager)
             if not ownership.may_take(seen.object, child, self.owner, kind):
                 raise ChildFailed(self._foreign(placed, seen.object))
-            if seen.terminating:
+            if seen.terminating and not child.until_gone:
                 return Made(seen.object, in_place=False)
             if child.policy is Policy.ONCE:
                 return Made(seen.object)

@@ -48,6 +48,8 @@ class Child:
     """Gives fields that are merged in on the first creation only (passwords, keys); the object lives on without them being re-applied."""
     keep: bool = False
     """Left in place when the owner is deleted: it gets no owner reference and is adopted again by its labels."""
+    until_gone: bool = False
+    """Applied also while it is being deleted: how a finalizer of ours is taken off it."""
     adopt: bool = False
     """May take over an object of that name that carries our labels but no owner (what `keep` left behind)."""
 

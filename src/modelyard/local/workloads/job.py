@@ -122,7 +122,7 @@ def reconcile(job: Object, world: World) -> Desired:
     waits = [wait] if missing > 0 and wait > 0 else []
     waits += [max((deadline - world.now).total_seconds(), 0.1)] if deadline else []
     return Desired(
-        children=[*(Child(pod) for pod in kept), *(Child(pod) for pod in created)],
+        children=[*(Child(pod, until_gone=True) for pod in kept), *(Child(pod) for pod in created)],
         delete=[_key(pod) for pod in surplus],
         prune=False,
         events=events,
@@ -183,7 +183,7 @@ def _ending(job: Object, verdict: Verdict, tally: Tally, counts: Counts, kept: l
             events.append(EventNote(verdict.reason, verdict.message, "Warning"))
     status["conditions"] = conditions
     return Desired(
-        children=[Child(pod) for pod in kept],
+        children=[Child(pod, until_gone=True) for pod in kept],
         delete=[_key(pod) for pod in tally.active],
         prune=False,
         status=status,
@@ -199,7 +199,7 @@ def _finished(job: Object, tally: Tally, counts: Counts, kept: list[Object], wor
         meta = job["metadata"]
         return Desired(delete=[(Job, Key(meta["namespace"], meta["name"]))], prune=False, status=status)
     return Desired(
-        children=[Child(pod) for pod in kept],
+        children=[Child(pod, until_gone=True) for pod in kept],
         delete=[_key(pod) for pod in tally.active],
         prune=False,
         status=status,
@@ -216,7 +216,7 @@ def _suspended(job: Object, tally: Tally, counts: Counts, kept: list[Object], wo
     notice = condition("Suspended", True, "JobSuspended", "Job suspended")
     status["conditions"] = _with(status.get("conditions") or [], notice, format_time(world.now))
     return Desired(
-        children=[Child(pod) for pod in kept],
+        children=[Child(pod, until_gone=True) for pod in kept],
         delete=[_key(pod) for pod in tally.active],
         prune=False,
         status=status,
