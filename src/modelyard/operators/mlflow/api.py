@@ -153,7 +153,7 @@ class MLflowStatus(Model):
     version: Annotated[str, Meta(max_length=64)] | None = None
 
 
-class MLflow(Resource):
+class MLflow(Resource, kw_only=True):
     """The tracking server of the cluster."""
 
     spec: MLflowSpec
@@ -186,7 +186,7 @@ class MLflowConfigSpec(Model):
     ) = None
 
 
-class MLflowConfig(Resource):
+class MLflowConfig(Resource, kw_only=True):
     """A namespace's own artifact store. The server reads it; the operator only defines it."""
 
     spec: MLflowConfigSpec

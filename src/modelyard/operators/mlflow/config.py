@@ -70,7 +70,9 @@ class Settings:
         image = env.text("RELATED_IMAGE_ODH_MLFLOW_IMAGE") or env.text("MLFLOW_IMAGE")
         version = env.text("MLFLOW_VERSION")
         if version and not image:
-            raise SettingError("MLFLOW_VERSION", version, "set MLFLOW_IMAGE to an image that holds this version as well")
+            raise SettingError(
+                "MLFLOW_VERSION", version, "set MLFLOW_IMAGE to an image that holds this version as well"
+            )
         if version and version_of(version) is None:
             raise SettingError("MLFLOW_VERSION", version, "write it like 3.14.0")
         url = environ.get("MLFLOW_URL")

@@ -33,9 +33,7 @@ def _scheme(field: str) -> Rule:
 
 
 def _exclusive(field: str) -> Rule:
-    return Rule(
-        f"!(has(self.{field}) && has(self.{field}From))", f"{field} and {field}From are mutually exclusive"
-    )
+    return Rule(f"!(has(self.{field}) && has(self.{field}From))", f"{field} and {field}From are mutually exclusive")
 
 
 def _complete(field: str) -> Rule:

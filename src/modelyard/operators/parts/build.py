@@ -70,11 +70,15 @@ def service(
     return obj(builtin.Service, name, namespace, labels, annotations, spec=spec)
 
 
-def service_port(port: int, *, name: str | None = None, target: int | str | None = None, protocol: str = "TCP") -> Object:
+def service_port(
+    port: int, *, name: str | None = None, target: int | str | None = None, protocol: str = "TCP"
+) -> Object:
     return present(name=name, port=port, targetPort=port if target is None else target, protocol=protocol)
 
 
-def service_account(name: str, namespace: str, labels: Labels | None = None, *, automount: bool | None = None) -> Object:
+def service_account(
+    name: str, namespace: str, labels: Labels | None = None, *, automount: bool | None = None
+) -> Object:
     return obj(builtin.ServiceAccount, name, namespace, labels, automountServiceAccountToken=automount)
 
 
@@ -92,9 +96,7 @@ def claim(
     labels: Labels | None = None,
 ) -> Object:
     """A PersistentVolumeClaim."""
-    spec = filled(
-        accessModes=list(modes), storageClassName=storage_class, resources={"requests": {"storage": size}}
-    )
+    spec = filled(accessModes=list(modes), storageClassName=storage_class, resources={"requests": {"storage": size}})
     return obj(builtin.PersistentVolumeClaim, name, namespace, labels, spec=spec)
 
 

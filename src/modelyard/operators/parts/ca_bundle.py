@@ -127,9 +127,7 @@ def watcher(sources: Sequence[Source], base: Object) -> Object:
 
 
 def _helper(sources: Sequence[Source], base: Object, script: str) -> Object:
-    mounted = [
-        build.mount(f"ca-bundle-{index}", source.path, read_only=True) for index, source in enumerate(sources)
-    ]
+    mounted = [build.mount(f"ca-bundle-{index}", source.path, read_only=True) for index, source in enumerate(sources)]
     return {
         **base,
         "command": ["/bin/sh", "-c"],

@@ -29,7 +29,7 @@ SecurityContext: TypeAlias = Annotated[Data, embedded("core.v1.SecurityContext")
 Toleration: TypeAlias = Annotated[Data, embedded("core.v1.Toleration")]
 
 
-class SecretKey(Model):
+class SecretKey(Model, kw_only=True):
     """Names one key of a Secret in the same namespace (a core SecretKeySelector)."""
 
     schema_extra: ClassVar[Mapping[str, Any]] = {"x-kubernetes-map-type": "atomic"}

@@ -1,0 +1,191 @@
+"""What should exist for an `MLflow`: pure functions from the resource and the facts to objects."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+from modelyard.kube import builtin
+from modelyard.kube.kinds import Object
+from modelyard.operators.mlflow.api import MLflow
+from modelyard.operators.mlflow.environment import archives
+from modelyard.operators.mlflow.facts import (
+    ARCHIVAL_ACCOUNT,
+    DELETE_STORAGE,
+    PORT,
+    SERVING_CERT_ANNOTATION,
+    SHARED_NAME,
+    Facts,
+    labels,
+)
+from modelyard.operators.mlflow.jobs import archival_children, gc_children
+from modelyard.operators.mlflow.server import server_deployment
+from modelyard.operators.parts import build
+from modelyard.operators.parts.network import DNS_PORTS, http_route, network_policy, path_rule, tcp, to_ports
+from modelyard.operators.parts.storage import kept_claim
+from modelyard.runtime.desired import Child, Ownership
+
+MIGRATION_COMPONENT = "mlflow-migration"
+
+_ICON = (
+    "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 32 32'>"
+    "<path d='M4 22a12 12 0 0 1 20-11' fill='none' stroke='#0194e2' stroke-width='4'/>"
+    "<path d='M28 10a12 12 0 0 1-20 11' fill='none' stroke='#43c9ed' stroke-width='4'/></svg>"
+)
+
+
+def children(mlflow: MLflow, facts: Facts, *, replicas: int | None = None, claim: Object | None = None) -> list[Child]:
+    """Everything, in a fixed order: what others refer to comes first. `claim` is the volume claim that exists already.
+    A ServiceAccount or claim of that name which is someone else's is for the controller to leave out."""
+    spec = mlflow.spec
+    made = [
+        Child(service_account(mlflow, facts)),
+        Child(cluster_role(), ownership=Ownership.SHARED),
+        Child(cluster_role_binding(mlflow, facts)),
+        *([storage(mlflow, facts, claim)] if spec.storage is not None else []),
+        Child(policy(mlflow, facts)),
+        Child(migration_policy(mlflow, facts)),
+    ]
+    if spec.garbage_collection:
+        made += map(Child, gc_children(mlflow, facts, spec.garbage_collection))
+    if spec.trace_archival and archives(spec):
+        made += map(Child, archival_children(mlflow, facts, spec.trace_archival))
+    made += [Child(service(mlflow, facts)), Child(server_deployment(mlflow, facts, replicas=replicas))]
+    if facts.monitors and facts.metrics:
+        made.append(Child(service_monitor(mlflow, facts)))
+    if facts.routes:
+        made.append(Child(route(mlflow, facts)))
+    if facts.console and facts.settings.url_configured:
+        made.append(Child(console_link(mlflow, facts)))
+    return made
+
+
+def service_account(mlflow: MLflow, facts: Facts) -> Object:
+    names = facts.names(mlflow)
+    return build.service_account(mlflow.spec.service_account_name, names.namespace, names.labels, automount=False)
+
+
+def cluster_role() -> Object:
+    """What the server may read: it is the same for all instances."""
+    read = ["get", "list", "watch"]
+    rules = [
+        build.rule([""], ["namespaces"], read),
+        build.rule([""], ["secrets"], read, ["mlflow-artifact-connection"]),
+        build.rule(["mlflow.kubeflow.org"], ["mlflowconfigs"], read),
+    ]
+    return build.cluster_role(SHARED_NAME, rules, labels(SHARED_NAME))
+
+
+def cluster_role_binding(mlflow: MLflow, facts: Facts) -> Object:
+    namespace = facts.settings.target_namespace
+    subjects = [build.service_account_subject(mlflow.spec.service_account_name, namespace)]
+    if archives(mlflow.spec):
+        subjects.append(build.service_account_subject(ARCHIVAL_ACCOUNT, namespace))
+    return build.cluster_role_binding(SHARED_NAME, SHARED_NAME, subjects, labels(SHARED_NAME))
+
+
+def service(mlflow: MLflow, facts: Facts) -> Object:
+    names = facts.names(mlflow)
+    return build.service(
+        names.server,
+        names.namespace,
+        labels=names.labels,
+        annotations={SERVING_CERT_ANNOTATION: facts.settings.tls_secret},
+        selector={"app": names.server},
+        ports=[build.service_port(PORT, name="https", target="https")],
+    )
+
+
+def storage(mlflow: MLflow, facts: Facts, live: Object | None) -> Child:
+    """The volume claim. It outlives the MLflow, unless an annotation lets it go, as it may hold all data."""
+    names, asked = facts.names(mlflow), mlflow.spec.storage or {}
+    claim = build.claim(
+        names.claim,
+        names.namespace,
+        labels=names.labels,
+        size=((asked.get("resources") or {}).get("requests") or {}).get("storage") or "2Gi",
+        modes=[(asked.get("accessModes") or ["ReadWriteOnce"])[0]],
+        storage_class=asked.get("storageClassName"),
+    )
+    keep = mlflow.metadata.annotations.get(DELETE_STORAGE) != "true"
+    return kept_claim(claim, live, keep=keep)
+
+
+def policy(mlflow: MLflow, facts: Facts) -> Object:
+    """Who may reach the server, and what its pods may reach."""
+    names, spec = facts.names(mlflow), mlflow.spec
+    anyone: list[Object] = [{"podSelector": {}}, {"namespaceSelector": {}}]
+    usual = [
+        to_ports(DNS_PORTS),
+        to_ports(tcp(443, 6443, 8443)),
+        to_ports(tcp(5432)),
+        to_ports(tcp(3306)),
+        to_ports(tcp(9000, 8333, 8334)),
+    ]
+    return network_policy(
+        names.server,
+        names.namespace,
+        labels=names.labels,
+        pods={"app.kubernetes.io/instance": names.server},
+        ingress=[{"from": anyone, "ports": tcp(PORT)}],
+        egress=[*(spec.network_policy_egress_rules or usual), *(spec.network_policy_additional_egress_rules or [])],
+    )
+
+
+def migration_policy(mlflow: MLflow, facts: Facts) -> Object:
+    """What a migration may reach: name service, the database, and whatever the author allows."""
+    names, spec = facts.names(mlflow), mlflow.spec
+    egress = [
+        to_ports(DNS_PORTS),
+        to_ports(tcp(5432, 3306)),
+        *(spec.network_policy_egress_rules or []),
+        *(spec.network_policy_additional_egress_rules or []),
+    ]
+    pods = {"component": MIGRATION_COMPONENT}
+    return network_policy(names.migration_policy, names.namespace, labels=pods, pods=pods, egress=egress)
+
+
+def service_monitor(mlflow: MLflow, facts: Facts) -> Object:
+    names = facts.names(mlflow)
+    trusted = {
+        "ca": {"configMap": {"name": "openshift-service-ca.crt", "key": "service-ca.crt"}},
+        "serverName": names.host,
+    }
+    endpoint = {
+        "path": "/metrics",
+        "port": "https",
+        "scheme": "https",
+        "tlsConfig": trusted if facts.openshift else {"insecureSkipVerify": True},
+    }
+    spec = {"selector": {"matchLabels": {"app": names.server}}, "endpoints": [endpoint]}
+    return build.obj(builtin.ServiceMonitor, names.monitor, names.namespace, names.labels, spec=spec)
+
+
+def route(mlflow: MLflow, facts: Facts) -> Object:
+    """The way in through the gateway. Old servers answer `/api` without the prefix and get one rule more."""
+    names, settings = facts.names(mlflow), facts.settings
+    unprefixed = ["/v1"] if facts.api_under_prefix else ["/api", "/v1"]
+    rules = [path_rule(names.path + path, names.server, PORT, rewrite=path) for path in unprefixed]
+    return http_route(
+        names.server,
+        names.namespace,
+        labels={"app": SHARED_NAME},
+        gateway=settings.gateway_name,
+        gateway_namespace=settings.gateway_namespace,
+        hostnames=settings.hostnames,
+        rules=[*rules, path_rule(names.path, names.server, PORT)],
+    )
+
+
+def console_link(mlflow: MLflow, facts: Facts) -> Object:
+    names = facts.names(mlflow)
+    menu = {
+        "section": facts.settings.section_title,
+        "imageURL": f"data:image/svg+xml;base64,{b64encode(_ICON.encode()).decode()}",
+    }
+    spec = {
+        "text": "MLflow",
+        "href": facts.settings.url.rstrip("/") + names.path,
+        "location": "ApplicationMenu",
+        "applicationMenu": menu,
+    }
+    return build.obj(builtin.ConsoleLink, names.server, labels={"app": SHARED_NAME}, spec=spec)

@@ -1,0 +1,138 @@
+"""What the children of an `MLflow` depend on besides its spec, and the names that follow from it. Data only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modelyard.operators.mlflow.api import MLflow
+from modelyard.operators.mlflow.config import Settings, Switch, version_of
+from modelyard.operators.parts.ca_bundle import Source
+
+SHARED_NAME = "mlflow"
+"""Name of the ClusterRole and binding that all instances would share."""
+COMPONENT = "mlflow"
+PORT = 8443
+PREFIX = "/mlflow"
+GC_ACCOUNT = "mlflow-gc-sa"
+ARCHIVAL_ACCOUNT = "mlflow-trace-archival-sa"
+DEFAULT_ACCOUNT = "mlflow-sa"
+PLATFORM_CA = "odh-trusted-ca-bundle"
+SERVING_CERT_ANNOTATION = "service.beta.openshift.io/serving-cert-secret-name"
+FORCE_MIGRATE = "mlflow.opendatahub.io/force-migrate"
+DELETE_STORAGE = "modelyard.dev/delete-storage"
+"""Annotation on the MLflow: `true` lets its volume claim go with it, as upstream does."""
+CONFIG_DIGEST = "modelyard.dev/config-digest"
+"""Pod annotation that changes with the Secrets and ConfigMaps that the server reads only at start."""
+
+_API_UNDER_PREFIX = (3, 12, 0)
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names of one instance's objects."""
+
+    suffix: str
+    namespace: str
+
+    @classmethod
+    def of(cls, mlflow: MLflow, namespace: str) -> Names:
+        return cls("" if mlflow.name == SHARED_NAME else f"-{mlflow.name}", namespace)
+
+    @property
+    def server(self) -> str:
+        """Deployment, Service, policy, HTTPRoute, ConsoleLink and the pods' `app` label."""
+        return f"mlflow{self.suffix}"
+
+    @property
+    def claim(self) -> str:
+        return f"mlflow-pvc{self.suffix}"
+
+    @property
+    def gc(self) -> str:
+        return f"mlflow-gc{self.suffix}"
+
+    @property
+    def archival(self) -> str:
+        return f"mlflow-trace-archival{self.suffix}"
+
+    @property
+    def archival_config(self) -> str:
+        return f"mlflow-trace-archival-config{self.suffix}"
+
+    @property
+    def monitor(self) -> str:
+        return f"mlflow-metrics-monitor{self.suffix}"
+
+    @property
+    def migration_policy(self) -> str:
+        return f"mlflow{self.suffix}-migration"
+
+    @property
+    def host(self) -> str:
+        return f"{self.server}.{self.namespace}.svc"
+
+    @property
+    def path(self) -> str:
+        """Where the server is below the gateway."""
+        return f"{PREFIX}{self.suffix}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return labels(self.server)
+
+
+def labels(app: str) -> dict[str, str]:
+    return {"app": app, "component": COMPONENT}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the cluster and the settings say."""
+
+    settings: Settings
+    openshift: bool = False
+    routes: bool = False
+    """HTTPRoutes are served."""
+    console: bool = False
+    """ConsoleLinks are served."""
+    monitors: bool = False
+    """ServiceMonitors are served."""
+    platform_ca: bool = False
+    """The platform's CA ConfigMap is in the namespace."""
+    serving_ca: bool = False
+    """The server's certificate comes with the CA that signed it, so that our own clients can check it."""
+    digest: str = ""
+    """Of the Secrets and ConfigMaps that the server reads at start."""
+
+    @property
+    def metrics(self) -> bool:
+        return self.settings.metrics is Switch.ON or (self.settings.metrics is Switch.AUTO and self.monitors)
+
+    @property
+    def api_under_prefix(self) -> bool:
+        """Servers before 3.12 answer `/api` without the static prefix."""
+        version = version_of(self.settings.supported_version)
+        return version is None or version >= _API_UNDER_PREFIX
+
+    def names(self, mlflow: MLflow) -> Names:
+        return Names.of(mlflow, self.settings.target_namespace)
+
+    def image(self, mlflow: MLflow) -> str:
+        return (mlflow.spec.image and mlflow.spec.image.image) or self.settings.image
+
+    def ca_sources(self, mlflow: MLflow) -> list[Source]:
+        """The CA ConfigMaps, the platform's first."""
+        sources = [Source(PLATFORM_CA, "/etc/pki/tls/certs/platform")] if self.platform_ca else []
+        if mlflow.spec.ca_bundle_config_map:
+            sources.append(Source(mlflow.spec.ca_bundle_config_map.name, "/etc/pki/tls/certs/custom"))
+        return sources
+
+    def address(self, mlflow: MLflow) -> str:
+        """The URL inside the cluster."""
+        return f"https://{self.names(mlflow).host}:{PORT}{PREFIX if self.api_under_prefix else ''}"
+
+    def url(self, mlflow: MLflow) -> str:
+        """The external URL; empty where none is known."""
+        if not (self.routes and self.settings.url_configured):
+            return ""
+        return self.settings.url.rstrip("/") + self.names(mlflow).path
