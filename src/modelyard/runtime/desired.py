@@ -122,7 +122,7 @@ class Desired:
     """Children that are left as they are: not applied, not pruned."""
     prune: bool = True
     delete: Sequence[tuple[Kind, Key]] = ()
-    """Objects of ours to delete now although they would be kept by policy or by another stage (a Job to run again)."""
+    """Objects of ours to delete now although they would be kept by policy or by another stage (a Job to run again), or the resource itself."""
 
 
 @dataclass(frozen=True)

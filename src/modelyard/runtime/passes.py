@@ -212,12 +212,13 @@ class Pass:
         return placed
 
     async def _delete(self, applier: Applier, kind: Kind, key: Key) -> bool:
-        """Deletes an object of ours; True once it is gone. What is not ours is left alone."""
+        """Deletes an object of ours, or the resource itself; True once it is gone. What is not ours is left alone."""
+        itself = (kind, key) == (self.controller.kind, self.key)
         manager = self.controller.field_manager
         seen = self.cluster.look(kind, key, manager)
         if seen is None and not self.cluster.is_complete(kind, key.namespace) and self.cluster.serves(kind):
             seen = await self.cluster.read(kind, key, manager)
-        if seen is None or not ownership.belongs_to(seen.object, applier.owner):
+        if seen is None or not (itself or ownership.belongs_to(seen.object, applier.owner)):
             return True
         if seen.terminating:
             return False
