@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from modelyard.kube import names
 from modelyard.kube.kinds import Kind, Object
 from modelyard.local.apiserver.problems import Cause
 from modelyard.local.apiserver.requests import Reply, Request, UserInfo
@@ -41,7 +42,7 @@ class Strategy(Protocol):
         """Texts for Warning headers of a write that succeeds."""
 
     def canonical_name(self, obj: Object) -> str | None:
-        """What is wrong with `metadata.name` beside the general rules; None when it is fine."""
+        """What is wrong with `metadata.name` (with `generateName` where the name is empty); None when it is fine."""
 
     def reset_fields(self, subresource: str) -> Sequence[Sequence[str]]:
         """The paths that a write through this (sub)resource never owns, for managedFields: `[["status"]]` for main writes."""
@@ -93,7 +94,11 @@ class PlainStrategy:
         return []
 
     def canonical_name(self, obj: Object) -> str | None:
-        return None
+        metadata = obj["metadata"]
+        wrong = names.dns_subdomain(
+            metadata.get("name") or names.mask_trailing_dash(metadata.get("generateName") or "")
+        )
+        return "; ".join(wrong) if wrong else None
 
     def reset_fields(self, subresource: str) -> Sequence[Sequence[str]]:
         if subresource == "status":

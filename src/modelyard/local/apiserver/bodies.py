@@ -1,0 +1,190 @@
+"""Reading request bodies: JSON and YAML into plain objects, with limits on size and depth, and duplicate keys found."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import yaml
+
+from modelyard.kube.kinds import Object
+from modelyard.local.apiserver import problems
+from modelyard.local.apiserver.problems import Problem
+from modelyard.local.apiserver.requests import JSON
+from modelyard.local.apiserver.store import encode
+
+MOST_BYTES = 3 * 1024 * 1024
+MOST_DEPTH = 200
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+
+_decoder = msgspec.json.Decoder()
+_POSITION = re.compile(r"byte (\d+)")
+
+
+class Unreadable(Exception):
+    """The text is no JSON or YAML; the message says where."""
+
+
+def media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def check_size(body: bytes) -> None:
+    if len(body) > MOST_BYTES:
+        raise problems.too_large(f"limit is {MOST_BYTES}")
+
+
+def unsupported(accepted: Sequence[str], given: str = "") -> Problem:
+    """415. For protobuf it names the setting that makes a client send JSON."""
+    message = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
+    if "protobuf" in given:
+        message += (
+            '; this server speaks no protobuf: set the client\'s content type to "application/json" '
+            "(client-go: rest.Config.ContentType and AcceptContentTypes)"
+        )
+    return problems.unsupported_media_type(message)
+
+
+def decode_body(body: bytes, content_type: str) -> tuple[Any, list[str]]:
+    """The value of a JSON or YAML body, and the paths of keys given twice. Raises Unreadable, or a Problem for other types."""
+    kind = media_type(content_type)
+    if not kind or kind == JSON:
+        return decode_json(body)
+    if kind in (YAML, "application/x-yaml", "text/yaml", "application/apply-patch+yaml"):
+        return decode_yaml(body)
+    raise unsupported((JSON, YAML), kind)
+
+
+def decode_json(body: bytes) -> tuple[Any, list[str]]:
+    try:
+        value = _decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Unreadable(f"json parse error: {_json_error(error, body)}") from None
+    _check_depth(body, value)
+    # A key given twice vanishes in decoding. Only where the counts differ it is worth looking for it.
+    if body.count(b'":') != encode(value).count(b'":') or b"\\u0022" in body:
+        return value, _duplicates(body)
+    return value, []
+
+
+def _duplicates(body: bytes) -> list[str]:
+    found: list[str] = []
+
+    def paths(pairs: list[tuple[str, Any]]) -> Any:
+        # Inner objects come first; each hands its findings up, relative to itself.
+        names: dict[str, Any] = {}
+        mine: list[str] = []
+        for name, value in pairs:
+            if name in names:
+                mine.append(name)
+            names[name] = value
+            mine.extend(f"{name}{path}" for path in _handed_up(value))
+        return _Found(mine)
+
+    value = json.loads(body, object_pairs_hook=paths)
+    found.extend(path.removeprefix(".") for path in _handed_up(value))
+    return found
+
+
+class _Found(list[str]):
+    """The duplicate keys below one object."""
+
+
+def _handed_up(value: Any) -> list[str]:
+    if isinstance(value, _Found):
+        return [f".{path}" for path in value]
+    if isinstance(value, list):
+        return [f"[{index}]{path}" for index, item in enumerate(value) for path in _handed_up(item)]
+    return []
+
+
+def _check_depth(body: bytes, value: Any) -> None:
+    if body.count(b"{") + body.count(b"[") <= MOST_DEPTH:
+        return
+    level = [value]
+    depth = 0
+    while level:
+        depth += 1
+        if depth > MOST_DEPTH:
+            raise Unreadable(f"it is nested more than {MOST_DEPTH} levels deep")
+        nested: list[Any] = []
+        for item in level:
+            if isinstance(item, dict):
+                nested.extend(v for v in item.values() if isinstance(v, (dict, list)))
+            elif isinstance(item, list):
+                nested.extend(v for v in item if isinstance(v, (dict, list)))
+        level = nested
+
+
+class _Loader(yaml.CSafeLoader):
+    """YAML as the API reads it: no timestamps, string keys, duplicate keys noted, aliases bounded."""
+
+    def __init__(self, stream: bytes) -> None:
+        super().__init__(stream)
+        self.duplicates: list[str] = []
+        self.nodes = 0
+
+    def value_of(self, node: yaml.Node, path: str, depth: int) -> Any:
+        self.nodes += 1
+        if depth > MOST_DEPTH or self.nodes > 1_000_000:
+            raise Unreadable(f"it is nested more than {MOST_DEPTH} levels deep, or its aliases make it too large")
+        if isinstance(node, yaml.MappingNode):
+            self.flatten_mapping(node)
+            result: Object = {}
+            for key_node, value_node in node.value:
+                key = self.construct_object(key_node)
+                name = key if isinstance(key, str) else json.dumps(key, default=str)
+                below = f"{path}.{name}" if path else name
+                if name in result:
+                    self.duplicates.append(below)
+                result[name] = self.value_of(value_node, below, depth + 1)
+            return result
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value_of(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(node.value)]
+        if node.tag in ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:binary"):
+            return node.value
+        return self.construct_object(node)
+
+
+def decode_yaml(body: bytes) -> tuple[Any, list[str]]:
+    if body.lstrip()[:1] in (b"{", b"["):
+        try:
+            return decode_json(body)
+        except Unreadable:
+            pass
+    loader = _Loader(body)
+    try:
+        node = loader.get_single_node()
+        value = None if node is None else loader.value_of(node, "", 0)
+        return value, loader.duplicates
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        detail = " ".join(str(error).split())
+        raise Unreadable(f"error converting YAML to JSON: yaml: {detail}") from None
+    finally:
+        loader.dispose()
+
+
+def summary(body: bytes) -> str:
+    """How error messages quote a body that could not be read."""
+    if not body:
+        return "<empty>"
+    more = " ..." if len(body) > 512 else ""
+    text = body[:512].decode(errors="replace") if body.startswith(b"{") else body[:512].hex()
+    return text + more
+
+
+def _json_error(error: Exception, body: bytes) -> str:
+    """What is wrong with a JSON text, in the words of Go's decoder."""
+    text = str(error)
+    if isinstance(error, RecursionError):
+        return "exceeded max depth"
+    if "truncated" in text:
+        return "unexpected end of JSON input"
+    if found := _POSITION.search(text):
+        char = chr(body[int(found[1])]) if int(found[1]) < len(body) else ""
+        return f"invalid character {char!r} looking for beginning of value"
+    return text

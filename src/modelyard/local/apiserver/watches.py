@@ -1,0 +1,285 @@
+"""Watches: each walks the history of its collection at its own pace, so a slow one never holds up a write or another watch."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable
+
+from modelyard.kube.kinds import Object
+from modelyard.local.apiserver import problems, rendering
+from modelyard.local.apiserver.hooks import Hooks
+from modelyard.local.apiserver.listing import Lists
+from modelyard.local.apiserver.negotiation import Format
+from modelyard.local.apiserver.options import ListOptions
+from modelyard.local.apiserver.problems import Problem
+from modelyard.local.apiserver.requests import Request
+from modelyard.local.apiserver.resources import Registry, ServedResource
+from modelyard.local.apiserver.selection import Selection
+from modelyard.local.apiserver.store import Change, Store, decode, encode
+
+BOOKMARK_SECONDS = 60.0
+_CHUNK = 256
+"""How many changes are put into one chunk at most."""
+_INITIAL_END = "k8s.io/initial-events-end"
+
+
+class Watches:
+    """All watches under way."""
+
+    def __init__(self, store: Store, lists: Lists, registry: Registry, hooks: Hooks) -> None:
+        self.store = store
+        self.lists = lists
+        self.hooks = hooks
+        self._registry = registry
+        self._signals: dict[str, Signal] = {}
+        self._open: set[Watch] = set()
+        registry.listen(self._end_outdated)
+
+    def open(
+        self,
+        resource: ServedResource,
+        namespace: str,
+        name: str,
+        options: ListOptions,
+        request: Request,
+        format: Format,
+    ) -> Watch:
+        selection = Selection(resource, namespace, options, name)
+        return Watch(self, resource, selection, options, request, format)
+
+    def signal(self, storage: str) -> Signal:
+        signal = self._signals.get(storage)
+        if signal is None:
+            signal = self._signals[storage] = Signal(self.store, storage)
+        return signal
+
+    def add(self, watch: Watch) -> None:
+        self._open.add(watch)
+
+    def discard(self, watch: Watch) -> None:
+        self._open.discard(watch)
+
+    @property
+    def drained(self) -> bool:
+        """Whether every watch has handed over all there is."""
+        return all(watch.drained for watch in self._open)
+
+    def end(self, chosen: Callable[[Watch], bool] = lambda _: True) -> int:
+        """Ends watches, as when a connection is lost; returns how many."""
+        ended = [watch for watch in self._open if chosen(watch)]
+        for watch in ended:
+            watch.stop()
+        return len(ended)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def _end_outdated(self) -> None:
+        """A resource that is gone or served by other rules: its watchers must come again."""
+        for watch in list(self._open):
+            kind = watch.resource.kind
+            if self._registry.lookup(kind.group, kind.version, kind.plural) is not watch.resource:
+                watch.stop()
+
+
+class Signal:
+    """Wakes the watches of one collection."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self, store: Store, storage: str) -> None:
+        self._waiting: list[asyncio.Future[None]] = []
+        store.listen(self._change, storage)
+
+    def _change(self, change: Change) -> None:
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+
+    def waiter(self) -> asyncio.Future[None]:
+        """Done at the next change."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        return future
+
+
+class Watch:
+    """One watch. `frames()` is its stream; it ends when its time is over, when it fell too far behind, or when stopped."""
+
+    def __init__(
+        self,
+        watches: Watches,
+        resource: ServedResource,
+        selection: Selection,
+        options: ListOptions,
+        request: Request,
+        format: Format,
+    ) -> None:
+        self.resource = resource
+        self.selection = selection
+        self._watches = watches
+        self._store = watches.store
+        self._options = options
+        self._format = format
+        self._maker = (
+            rendering.TableMaker(watches.hooks, resource, request, format.shape_version)
+            if format.shape == "table"
+            else None
+        )
+        self._headers = True
+        self._position = 0
+        self._sent = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._stopped = False
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    @property
+    def drained(self) -> bool:
+        waiting = self._waiter is not None and not self._waiter.done()
+        return waiting and self._position == self._store.history(self.resource.storage).end
+
+    async def frames(self) -> AsyncIterator[bytes]:
+        self._watches.add(self)
+        try:
+            try:
+                async for chunk in self._initial():
+                    yield chunk
+            except Problem as problem:
+                yield _frame("ERROR", encode(problem.status))
+                return
+            async for chunk in self._changes():
+                yield chunk
+        finally:
+            self._watches.discard(self)
+            if self._waiter is not None:
+                self._waiter.cancel()
+
+    async def _initial(self) -> AsyncIterator[bytes]:
+        """Finds where to start, and sends the state there where the client asked for it."""
+        options, store = self._options, self._store
+        given = options.resource_version
+        history = store.history(self.resource.storage)
+        synthetic = options.initial_events if options.initial_events is not None else given in ("", "0")
+        if synthetic:
+            if given not in ("", "0"):
+                await self._watches.lists.reach(int(given))
+            self._sent = store.version
+            self._position = history.end
+            items = store.items(self.resource.storage, self.selection.namespace)
+            matching = [stored for stored in items if self.selection.matches(stored)]
+            for first in range(0, len(matching), _CHUNK):
+                raws = await rendering.views(matching[first : first + _CHUNK], self.resource)
+                yield b"".join([_frame("ADDED", self._shape(raw)) for raw in raws])
+            if options.initial_events and options.bookmarks:
+                yield self._bookmark({"annotations": {_INITIAL_END: "true"}})
+            return
+        start = int(given) if given not in ("", "0") else store.version
+        if start < history.floor:
+            raise problems.expired(f"too old resource version: {start} ({history.floor})")
+        self._sent = start
+        self._position = history.position_after(start)
+
+    async def _changes(self) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        history = self._store.history(self.resource.storage)
+        signal = self._watches.signal(self.resource.storage)
+        seconds = self._options.timeout or random.uniform(1800, 3600)
+        end = loop.time() + seconds
+        bookmark = loop.time() + min(BOOKMARK_SECONDS, max(seconds - 2, seconds / 2))
+        while not self._stopped:
+            if self._position < history.start:
+                version = self._sent
+                status = problems.expired(f"too old resource version: {version} ({history.floor})").status
+                yield _frame("ERROR", encode(status))
+                return
+            changes = history.read(self._position, _CHUNK)
+            if changes:
+                self._position += len(changes)
+                self._sent = changes[-1].version
+                chunk = await self._encoded(changes)
+                if chunk:
+                    yield chunk
+                continue
+            now = loop.time()
+            if now >= end:
+                return
+            if self._options.bookmarks and now >= bookmark:
+                bookmark = now + BOOKMARK_SECONDS
+                self._sent = self._store.version
+                yield self._bookmark({})
+                continue
+            self._waiter = signal.waiter()
+            handle = loop.call_at(min(end, bookmark) if self._options.bookmarks else end, _wake, self._waiter)
+            try:
+                await self._waiter
+            finally:
+                handle.cancel()
+
+    async def _encoded(self, changes: list[Change]) -> bytes:
+        selection, parts = self.selection, []
+        for change in changes:
+            old, new = change.old, change.new
+            was = old is not None and selection.matches(old)
+            is_now = new is not None and selection.matches(new)
+            if is_now:
+                parts.append(await self._event("MODIFIED" if was else "ADDED", change))
+            elif was:
+                parts.append(await self._event("DELETED", change))
+        return b"".join(parts)
+
+    async def _event(self, type: str, change: Change) -> bytes:
+        """A change as a frame. Watches that want the same bytes share them."""
+        key = (type, self.resource, self._format.shape, self._format.shape_version)
+        if change.frames is None:
+            change.frames = {}
+        elif self._maker is None:
+            found = change.frames.get(key)
+            if found is not None:
+                return found
+        if type == "DELETED":
+            assert change.old is not None
+            raw = _at_version(await rendering.view(change.old, self.resource), change.version)
+        else:
+            assert change.new is not None
+            raw = await rendering.view(change.new, self.resource)
+        frame = _frame(type, self._shape(raw))
+        if self._maker is None:
+            change.frames[key] = frame
+        return frame
+
+    def _shape(self, raw: bytes) -> bytes:
+        if self._maker is not None:
+            headers, self._headers = self._headers, False
+            version = rendering.metadata_of(raw).get("resourceVersion", "")
+            return self._maker.table([raw], {"resourceVersion": version}, headers=headers)
+        return rendering.partial(raw, self._format.shape_version) if self._format.shape == "metadata" else raw
+
+    def _bookmark(self, metadata: Object) -> bytes:
+        metadata = {"resourceVersion": str(self._sent), "creationTimestamp": None} | metadata
+        kind, api_version = self.resource.kind.kind, self.resource.kind.api_version
+        if self._format.shape == "metadata":
+            kind, api_version = "PartialObjectMetadata", f"meta.k8s.io/{self._format.shape_version}"
+        return _frame("BOOKMARK", encode({"kind": kind, "apiVersion": api_version, "metadata": metadata}))
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+def _frame(type: str, raw: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (type.encode(), raw)
+
+
+def _at_version(raw: bytes, version: int) -> bytes:
+    """An object that left the watch, with the version at which it did."""
+    obj = decode(raw)
+    obj["metadata"]["resourceVersion"] = str(version)
+    return encode(obj)
