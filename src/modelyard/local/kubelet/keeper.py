@@ -470,7 +470,9 @@ def _execute_program(argv: list[str], env: dict[str, str]) -> None:
     if "/" in program:
         candidates = [program]
     else:
-        candidates = [f"{folder}/{program}" for folder in env.get("PATH", "/usr/local/bin:/usr/bin:/bin").split(":") if folder]
+        candidates = [
+            f"{folder}/{program}" for folder in env.get("PATH", "/usr/local/bin:/usr/bin:/bin").split(":") if folder
+        ]
     error: OSError | None = None
     for candidate in candidates:
         try:
@@ -482,7 +484,9 @@ def _execute_program(argv: list[str], env: dict[str, str]) -> None:
     if error is not None:
         raise OSError(error.errno, f'exec: "{program}": {(error.strerror or "").lower()}')
     where = "no such file or directory" if "/" in program else "executable file not found in $PATH"
-    raise OSError(2, f'exec: "{program}": {where}' if "/" not in program else f'exec: "{program}": stat {program}: {where}')
+    raise OSError(
+        2, f'exec: "{program}": {where}' if "/" not in program else f'exec: "{program}": stat {program}: {where}'
+    )
 
 
 def _bubblewrap_child(info: int) -> int:

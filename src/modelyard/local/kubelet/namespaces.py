@@ -78,7 +78,9 @@ def sethostname(name: str) -> None:
 
 
 def mount(source: str, target: str, kind: str, flags: int, data: str = "") -> None:
-    result = _LIBC.mount(source.encode(), target.encode(), kind.encode() or None, ctypes.c_ulong(flags), data.encode() or None)
+    result = _LIBC.mount(
+        source.encode(), target.encode(), kind.encode() or None, ctypes.c_ulong(flags), data.encode() or None
+    )
     _check(result, f"mount {source or kind} on {target}")
 
 

@@ -207,7 +207,9 @@ class Runtime:
         with contextlib.suppress(NotRunning):
             await self._request({"op": "forget", "id": identity})
 
-    async def execute(self, container: str, argv: Sequence[str], stdin: int, stdout: int, stderr: int) -> asyncio.Future[int]:
+    async def execute(
+        self, container: str, argv: Sequence[str], stdin: int, stdout: int, stderr: int
+    ) -> asyncio.Future[int]:
         """Run a command inside a container on the given descriptors; the future holds its exit code."""
         identity = f"exec-{next(self._sequence)}-{os.getpid()}"
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()

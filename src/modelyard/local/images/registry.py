@@ -1,0 +1,65 @@
+"""Which recipes there are: ours, and those that installed packages add through the entry point group `modelyard.images`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from importlib import import_module, metadata
+
+from modelyard.local.images.recipe import Recipe
+
+GROUP = "modelyard.images"
+_OWN = ("mlflow", "postgres", "s3", "rbac_proxy", "http_echo")
+
+
+class NoRecipe(LookupError):
+    """No recipe matches an image; the text says what to do."""
+
+    def __init__(self, image: str, known: Iterable[str]) -> None:
+        super().__init__(
+            f'no recipe for image "{image}": a laptop cluster runs only images it has a recipe for ({", ".join(known)}). '
+            f"Add one: a Python package with an entry point in the group {GROUP!r} that is a modelyard.local.images.Recipe"
+        )
+
+
+class BadRecipe(Exception):
+    """An installed package offers something under our entry point that is no recipe."""
+
+
+class Registry:
+    """Recipes in order; the first that matches an image is used. Users' come first, so they may replace ours."""
+
+    def __init__(self, recipes: Iterable[Recipe]) -> None:
+        self._recipes = list(recipes)
+
+    @classmethod
+    def installed(cls) -> Registry:
+        return cls([*_from_entry_points(), *_own()])
+
+    def __iter__(self) -> Iterator[Recipe]:
+        return iter(self._recipes)
+
+    def find(self, image: str) -> Recipe:
+        for recipe in self._recipes:
+            if recipe.matches(image):
+                return recipe
+        raise NoRecipe(image, (recipe.name for recipe in self._recipes))
+
+
+def _own() -> Iterator[Recipe]:
+    for name in _OWN:
+        recipe: Recipe = import_module(f"modelyard.local.images.recipes.{name}").recipe
+        yield recipe
+
+
+def _from_entry_points() -> Iterator[Recipe]:
+    for entry in metadata.entry_points(group=GROUP):
+        loaded: object = entry.load()
+        found = loaded if isinstance(loaded, (list, tuple)) else [loaded]
+        for recipe in found:
+            if not isinstance(recipe, Recipe):
+                package = entry.dist.name if entry.dist else "?"
+                raise BadRecipe(
+                    f"entry point {entry.name!r} of package {package!r} in group {GROUP!r} is a {type(recipe).__name__}; "
+                    "it must be a modelyard.local.images.Recipe or a list of them"
+                )
+            yield recipe
