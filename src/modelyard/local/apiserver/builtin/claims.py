@@ -1,0 +1,177 @@
+"""Rules of PersistentVolumeClaims and PersistentVolumes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modelyard.kube import builtin, names
+from modelyard.kube.kinds import Object
+from modelyard.kube.quantities import parse
+from modelyard.local.apiserver.builtin import checks
+from modelyard.local.apiserver.builtin.differences import difference
+from modelyard.local.apiserver.builtin.rules import Rules
+from modelyard.local.apiserver.problems import Cause, field_forbidden, invalid_value, not_supported, required
+
+_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
+_VOLUME_MODES = ("Block", "Filesystem")
+_RECLAIM = ("Delete", "Recycle", "Retain")
+_LEGACY_CLASS = "volume.beta.kubernetes.io/storage-class"
+_NOT_SOURCES = frozenset({
+    "capacity", "accessModes", "claimRef", "persistentVolumeReclaimPolicy", "storageClassName", "mountOptions",
+    "volumeMode", "nodeAffinity", "volumeAttributesClassName",
+})  # fmt: skip
+_FROZEN = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+
+
+def validate_claim_spec(spec: Object, field: str) -> list[Cause]:
+    modes = spec.get("accessModes") or ()
+    found = [] if modes else [required(f"{field}.accessModes", "at least 1 access mode is required")]
+    found += checks.label_selector(spec.get("selector"), f"{field}.selector")
+    found += _modes(spec, field)
+    amount = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    place = f"{field}.resources[storage]"
+    if amount is None:
+        found.append(required(place))
+    elif parse(amount).nanos <= 0:
+        found.append(invalid_value(place, amount, checks.POSITIVE))
+    elif parse(amount).milli % 1000:
+        found.append(invalid_value(place, amount, checks.NOT_INTEGER))
+    if spec.get("storageClassName"):
+        name = spec["storageClassName"]
+        found += checks.told(f"{field}.storageClassName", name, names.dns_subdomain(name))
+    if spec.get("volumeMode") not in (None, *_VOLUME_MODES):
+        found.append(not_supported(f"{field}.volumeMode", spec["volumeMode"], _VOLUME_MODES))
+    for name in ("dataSource", "dataSourceRef"):
+        source = spec.get(name)
+        if source is not None:
+            for part in ("name", "kind"):
+                if not source.get(part):
+                    found.append(required(f"{field}.{name}.{part}"))
+            if not source.get("apiGroup") and source.get("kind") != "PersistentVolumeClaim":
+                found.append(
+                    invalid_value(f"{field}.{name}", source.get("kind", ""), "must be 'PersistentVolumeClaim'")
+                )
+    return found
+
+
+def _modes(spec: Object, field: str) -> list[Cause]:
+    modes = spec.get("accessModes") or ()
+    found = [not_supported(f"{field}.accessModes", mode, _MODES) for mode in modes if mode not in _MODES]
+    if "ReadWriteOncePod" in modes and any(mode in _MODES and mode != "ReadWriteOncePod" for mode in modes):
+        found.append(field_forbidden(f"{field}.accessModes", "may not use ReadWriteOncePod with other access modes"))
+    return found
+
+
+def claim(obj: Object) -> list[Cause]:
+    return validate_claim_spec(obj.get("spec") or {}, "spec")
+
+
+def claim_update(new: Object, old: Object) -> list[Cause]:
+    found = claim(new)
+    before, after = dict(old["spec"]), dict(new["spec"])
+    bound = (new.get("status") or {}).get("phase") == "Bound"
+    if not before.get("volumeName"):
+        _take(before, after, "volumeName")
+    if before.get("storageClassName") is None and _LEGACY_CLASS not in (old["metadata"].get("annotations") or {}):
+        _take(before, after, "storageClassName")
+    if bound:
+        _take(before, after, "resources")
+    _take(before, after, "volumeAttributesClassName")
+    if before != after:
+        diff = difference(before, after, "PersistentVolumeClaimSpec")
+        found.append(field_forbidden("spec", f"{_FROZEN}\n{diff}"))
+    if bound:
+        smallest, wanted = _storage(old), _storage(new)
+        allocated = ((old.get("status") or {}).get("capacity") or {}).get("storage")
+        if wanted is not None and smallest is not None and parse(wanted) < parse(smallest):
+            if allocated is None or parse(wanted) <= parse(allocated):
+                detail = "field can not be less than status.capacity"
+                found.append(field_forbidden("spec.resources.requests.storage", detail))
+    elif _storage(old) != _storage(new) and before == after:
+        found.append(field_forbidden("spec", _FROZEN))
+    return found + checks.immutable(new["spec"].get("volumeMode"), old["spec"].get("volumeMode"), "volumeMode")
+
+
+def _take(target: dict[str, Any], source: dict[str, Any], name: str) -> None:
+    if name in source:
+        target[name] = source[name]
+    else:
+        target.pop(name, None)
+
+
+def _storage(obj: Object) -> str | None:
+    amount: str | None = ((obj["spec"].get("resources") or {}).get("requests") or {}).get("storage")
+    return amount
+
+
+def claim_status(new: Object, old: Object) -> list[Cause]:
+    found: list[Cause] = []
+    for name, amount in ((new.get("status") or {}).get("capacity") or {}).items():
+        if parse(amount).nanos < 0:
+            found.append(invalid_value(f"status.capacity[{name}]", amount, checks.NOT_NEGATIVE))
+    return found
+
+
+def volume(obj: Object) -> list[Cause]:
+    spec = obj.get("spec") or {}
+    found = [] if spec.get("accessModes") else [required("spec.accessModes")]
+    found += _modes(spec, "spec")
+    capacity = spec.get("capacity") or {}
+    if not capacity:
+        found.append(required("spec.capacity"))
+    elif "storage" not in capacity or len(capacity) > 1:
+        found.append(not_supported("spec.capacity", capacity, ("storage",)))
+    for name, amount in capacity.items():
+        if parse(amount).nanos <= 0:
+            found.append(invalid_value(f"spec.capacity[{name}]", amount, checks.POSITIVE))
+    policy = spec.get("persistentVolumeReclaimPolicy")
+    if policy not in _RECLAIM:
+        found.append(not_supported("spec.persistentVolumeReclaimPolicy", policy or "", _RECLAIM))
+    sources = [name for name in spec if name not in _NOT_SOURCES]
+    if not sources:
+        found.append(required("spec", "must specify a volume type"))
+    for extra in sources[1:]:
+        found.append(field_forbidden(f"spec.{extra}", "may not specify more than 1 volume type"))
+    if spec.get("hostPath") is not None and not spec["hostPath"].get("path"):
+        found.append(required("spec.hostPath.path"))
+    if spec.get("storageClassName"):
+        name = spec["storageClassName"]
+        found += checks.told("spec.storageClassName", name, names.dns_subdomain(name))
+    if spec.get("volumeMode") not in (None, *_VOLUME_MODES):
+        found.append(not_supported("spec.volumeMode", spec["volumeMode"], _VOLUME_MODES))
+    return found
+
+
+def volume_update(new: Object, old: Object) -> list[Cause]:
+    found = volume(new)
+    sources = [{key: value for key, value in obj["spec"].items() if key not in _NOT_SOURCES} for obj in (old, new)]
+    if sources[0] != sources[1]:
+        diff = difference(sources[0], sources[1], "PersistentVolumeSource")
+        detail = f"spec.persistentvolumesource is immutable after creation\n{diff}"
+        found.append(field_forbidden("spec.persistentvolumesource", detail))
+    return found + checks.immutable(new["spec"].get("volumeMode"), old["spec"].get("volumeMode"), "volumeMode")
+
+
+def _mirror_sources(obj: Object) -> None:
+    """`dataSource` and `dataSourceRef` name the same thing; each is filled from the other."""
+    spec = obj["spec"]
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source is not None and reference is None:
+        spec["dataSourceRef"] = dict(source)
+    elif reference is not None and source is None and not reference.get("namespace"):
+        if not reference.get("apiGroup") or reference.get("kind") == "VolumeSnapshot":
+            spec["dataSource"] = {key: value for key, value in reference.items() if key != "namespace"}
+
+
+RULES = (
+    Rules(
+        builtin.PersistentVolumeClaim,
+        claim,
+        claim_update,
+        claim_status,
+        prepare=_mirror_sources,
+        status=True,
+        initial_status={"phase": "Pending"},
+    ),
+    Rules(builtin.PersistentVolume, volume, volume_update, status=True, initial_status={"phase": "Pending"}),
+)

@@ -1,0 +1,138 @@
+"""The strategy of a built-in kind, put together from a table of rules: shape, defaults, checks, generation, status."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from modelyard.kube import names
+from modelyard.kube.kinds import Kind, Object
+from modelyard.local.apiserver.builtin.defaults import DEFAULTS, Default
+from modelyard.local.apiserver.builtin.shapes import Reader, ShapeError, reader_for
+from modelyard.local.apiserver.problems import Cause, bad_request
+from modelyard.local.apiserver.resources import PlainStrategy
+
+Check = Callable[[Object], list[Cause]]
+CheckUpdate = Callable[[Object, Object], list[Cause]]
+Prepare = Callable[[Object], None]
+PrepareUpdate = Callable[[Object, Object], None]
+Generation = Literal["", "spec", "content"]
+"""What `metadata.generation` counts: nothing, changes of the spec, or of everything beside metadata and status."""
+
+_SYSTEM_FIELDS = frozenset({"apiVersion", "kind", "metadata", "status"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What is particular about one kind; all else is common."""
+
+    kind: Kind
+    check: Check | None = None
+    check_update: CheckUpdate | None = None
+    """All checks of an update; where it is missing, `check` looks at the new object."""
+    check_status: CheckUpdate | None = None
+    default: Default | None = None
+    prepare: Prepare | None = None
+    prepare_update: PrepareUpdate | None = None
+    generation: Generation = ""
+    status: bool = False
+    status_keeps: tuple[str, ...] = ()
+    """Metadata that a write to the status cannot change."""
+    initial_status: Object | None = None
+    name: Callable[[str], Sequence[str]] = names.dns_subdomain
+    warn: Callable[[Object, Object | None], list[str]] | None = None
+
+
+class BuiltinStrategy(PlainStrategy):
+    """Kubernetes' rules for one built-in kind."""
+
+    def __init__(self, rules: Rules) -> None:
+        super().__init__(has_status=rules.status)
+        self.rules = rules
+        self.counts_generation = rules.generation != ""
+        kind = rules.kind
+        self._default = rules.default or DEFAULTS.get(kind)
+        self._reader: Reader | None = reader_for(shape_name(kind))
+
+    def default(self, obj: Object) -> None:
+        if self._reader is not None:
+            try:
+                shaped = self._reader(obj)
+            except ShapeError as error:
+                kind = self.rules.kind
+                raise bad_request(
+                    f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {error.message}'
+                ) from None
+            obj.clear()
+            obj.update(shaped)
+        if self._default is not None:
+            self._default(obj)
+
+    def prepare_create(self, obj: Object) -> None:
+        if self.has_status:
+            self._reset_status(obj)
+        if self.rules.prepare is not None:
+            self.rules.prepare(obj)
+
+    def _reset_status(self, obj: Object) -> None:
+        fresh: Object = {}
+        if self._reader is not None:
+            fresh = self._reader({}).get("status") or {}
+        if self.rules.initial_status is not None:
+            fresh = fresh | self.rules.initial_status
+        obj["status"] = fresh
+
+    def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        if subresource == "status":
+            for name in list(new):
+                if name not in _SYSTEM_FIELDS and name not in old:
+                    del new[name]
+            for name, value in old.items():
+                if name not in _SYSTEM_FIELDS:
+                    new[name] = value
+            for name in self.rules.status_keeps:
+                if name in old["metadata"]:
+                    new["metadata"][name] = old["metadata"][name]
+                else:
+                    new["metadata"].pop(name, None)
+            return
+        super().prepare_update(new, old, subresource)
+        if self.rules.prepare_update is not None:
+            self.rules.prepare_update(new, old)
+
+    def bumps_generation(self, new: Object, old: Object) -> bool:
+        if self.rules.generation == "spec":
+            return bool(new.get("spec") != old.get("spec"))
+        if self.rules.generation == "content":
+            return any(new.get(name) != old.get(name) for name in new.keys() | old.keys() if name not in _SYSTEM_FIELDS)
+        return False
+
+    def validate(self, obj: Object, old: Object | None, subresource: str) -> list[Cause]:
+        rules = self.rules
+        if old is None:
+            return rules.check(obj) if rules.check is not None else []
+        if subresource == "status":
+            return rules.check_status(obj, old) if rules.check_status is not None else []
+        if rules.check_update is not None:
+            return rules.check_update(obj, old)
+        return rules.check(obj) if rules.check is not None else []
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        return self.rules.warn(obj, old) if self.rules.warn is not None else []
+
+    def canonical_name(self, obj: Object) -> str | None:
+        metadata = obj["metadata"]
+        wrong = self.rules.name(metadata.get("name") or names.mask_trailing_dash(metadata.get("generateName") or ""))
+        return "; ".join(wrong) if wrong else None
+
+    def reset_fields(self, subresource: str) -> Sequence[Sequence[str]]:
+        if subresource == "status":
+            return (("spec",), *(("metadata", name) for name in self.rules.status_keeps))
+        return (("status",),) if self.has_status else ()
+
+
+def shape_name(kind: Kind) -> str:
+    """The kind's key in the table of shapes."""
+    group = kind.group.split(".", 1)[0] or "core"
+    return f"{group}/{kind.version}.{kind.kind}"
