@@ -1,5 +1,7 @@
 """Custom resource definitions from typed classes."""
 
+from modelyard.kube.crd.compare import Difference, compare, compare_schemas
+from modelyard.kube.crd.generate import WebhookService, definition_of, schema_of
 from modelyard.kube.crd.types import (
     Column,
     Definition,
@@ -15,5 +17,6 @@ from modelyard.kube.crd.types import (
 )
 
 __all__ = [
-    "Column", "Definition", "Metadata", "Model", "OwnerReference", "Resource", "Rule", "Version", "default", "drop_none", "embedded",
+    "Column", "Definition", "Difference", "Metadata", "Model", "OwnerReference", "Resource", "Rule", "Version", "WebhookService",
+    "compare", "compare_schemas", "default", "definition_of", "drop_none", "embedded", "schema_of",
 ]  # fmt: skip
