@@ -87,7 +87,10 @@ class Stage:
         def react(pod: Object) -> Object:
             if (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
                 return pod
-            done = {"name": "main", "state": {"terminated": {"finishedAt": self.now, "exitCode": int(phase == "Failed")}}}
+            done = {
+                "name": "main",
+                "state": {"terminated": {"finishedAt": self.now, "exitCode": int(phase == "Failed")}},
+            }
             pod["status"] = {"phase": phase, "containerStatuses": [done]}
             return pod
 

@@ -45,9 +45,9 @@ def test_a_fresh_deployment_becomes_available(stage: Stage) -> None:
     stage.play(stage.ready)
     status = stage.one(Deployment, "web")["status"]
     assert len(stage.pods()) == 3
-    assert {k: status[k] for k in ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas")} == dict.fromkeys(
-        ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas"), 3
-    )
+    assert {
+        k: status[k] for k in ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas")
+    } == dict.fromkeys(("replicas", "readyReplicas", "availableReplicas", "updatedReplicas"), 3)
     progress = find_condition(status["conditions"], "Progressing")
     assert progress["reason"] == "NewReplicaSetAvailable"
     assert find_condition(status["conditions"], "Available")["status"] == "True"

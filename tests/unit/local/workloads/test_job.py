@@ -16,7 +16,13 @@ def a_job(**spec: object) -> Object:
         "apiVersion": "batch/v1",
         "kind": "Job",
         "metadata": {"name": "work", "namespace": "ns", "uid": "job-uid"},
-        "spec": {"parallelism": 1, "completions": 1, "backoffLimit": 6, "template": template(restartPolicy="Never"), **spec},
+        "spec": {
+            "parallelism": 1,
+            "completions": 1,
+            "backoffLimit": 6,
+            "template": template(restartPolicy="Never"),
+            **spec,
+        },
     }
 
 
