@@ -1,0 +1,1 @@
+"""The laptop cluster's commands: `up`, `down` and what belongs to them."""

@@ -1,0 +1,41 @@
+"""How commands talk to people and to programs: tables and trees in a terminal, JSON on request, errors in one sentence."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+
+class Failed(Exception):
+    """The command cannot do its work; the text is for a person: what is wrong and what to do."""
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Colours only in a terminal; piped output is never cut to a terminal's width."""
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(file=stream, highlight=False, soft_wrap=not stream.isatty(), width=None if stream.isatty() else 200)
+
+
+def output_argument(parser: argparse.ArgumentParser, *more: str) -> None:
+    parser.add_argument(
+        "-o", "--output", choices=["text", "json", *more], default="text", help="how to print (default: text)"
+    )
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console().print(table)
