@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import Any
 
 from cel_expr_python import cel
 
@@ -40,7 +41,7 @@ def matcher(pattern: str) -> Matcher:
 
 def pattern_problem(pattern: str) -> str | None:
     """What is wrong with a pattern, in Go's words; None when it is valid."""
-    result = _environment().compile("text.matches(pattern)").eval(data={"text": "", "pattern": pattern})
+    result = _expression().eval(data={"text": "", "pattern": pattern})
     if result.type() != cel.Type.ERROR:
         return None
     text = str(result.value()).partition("invalid regular expression: ")[2]
@@ -67,7 +68,7 @@ def _anchored(pattern: str) -> str:
 
 
 def _re2(pattern: str) -> Matcher:
-    expression = _environment().compile("text.matches(pattern)")
+    expression = _expression()
 
     def search(text: str) -> object:
         return expression.eval(data={"text": text, "pattern": pattern}).value() is True
@@ -75,5 +76,8 @@ def _re2(pattern: str) -> Matcher:
     return search
 
 
-def _environment() -> cel.Env:
-    return cel.NewEnv(variables={"text": cel.Type.STRING, "pattern": cel.Type.STRING})
+@cache
+def _expression() -> Any:
+    """CEL's `matches` is RE2 itself."""
+    environment = cel.NewEnv(variables={"text": cel.Type.STRING, "pattern": cel.Type.STRING})
+    return environment.compile("text.matches(pattern)")

@@ -1,0 +1,106 @@
+"""CEL as Kubernetes offers it: environments with its libraries, expressions, and errors in the words of its interpreter."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from cel_expr_python import cel
+from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
+
+from modelyard.local.apiserver.cel.libraries import function_declarations
+from modelyard.local.apiserver.cel.syntax import Syntax, read_syntax
+
+
+class CelSyntaxError(Exception):
+    """An expression that does not compile; the text is the compiler's."""
+
+
+class CelRuntimeError(Exception):
+    """An evaluation that failed; the text is what Kubernetes' interpreter says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A compiled expression."""
+
+    text: str
+    program: Any
+    syntax: Syntax
+
+    @property
+    def result(self) -> str:
+        """The name of the result's type, in capitals as the library writes it."""
+        return str(self.program.return_type().name())
+
+    def evaluate(self, activation: Any) -> Any:
+        """A Python value. Raises `CelRuntimeError`."""
+        value = self.program.eval(activation)
+        if value.type() == cel.Type.ERROR:
+            raise CelRuntimeError(_go_words(str(value.value())))
+        return value.value()
+
+
+class Environment:
+    """Variables with their types, and the functions."""
+
+    def __init__(self, variables: Mapping[str, Any]) -> None:
+        self._env = cel.NewEnv(
+            variables=dict(variables),
+            extensions=[
+                ext_strings.ExtStrings(), ext_optional.ExtOptional(), ext_math.ExtMath(), ext_bindings.ExtBindings(),
+                ext_encoders.ExtEncoders(),
+            ],
+            functions=function_declarations(),
+        )  # fmt: skip
+
+    def compile(self, text: str) -> Expression:
+        """Raises `CelSyntaxError`."""
+        try:
+            program = self._env.compile(text)
+            return Expression(text, program, read_syntax(program.serialize()))
+        except RuntimeError as error:
+            raise CelSyntaxError(_compiler_words(str(error))) from None
+
+    def activation(self, values: Mapping[str, Any]) -> Any:
+        return self._env.Activation(dict(values))
+
+
+@lru_cache(maxsize=64)
+def rule_environment(self_type: Any) -> Environment:
+    """For rules on values of one type. `self_type` is compared by its name."""
+    return Environment({"self": self_type.type, "oldSelf": self_type.type})
+
+
+class TypeKey:
+    """A CEL type that can key a cache."""
+
+    __slots__ = ("_name", "type")
+
+    def __init__(self, type_: Any) -> None:
+        self.type = type_
+        self._name = str(type_)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypeKey) and other._name == self._name
+
+    def __hash__(self) -> int:
+        return hash(self._name)
+
+
+def _compiler_words(text: str) -> str:
+    return text.removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
+
+
+def _go_words(text: str) -> str:
+    text = text.partition(": ")[2] or text
+    if match := re.search(r'Key not found in map : "?(.*?)"?$', text):
+        return f"no such key: {match[1]}"
+    if match := re.search(r"Index error: index=(-?\d+)", text):
+        return f"index out of bounds: {match[1]}"
+    if text.startswith("No matching overloads found"):
+        return "no such overload"
+    return {"divide by zero": "division by zero", "modulus by zero": "modulus by zero"}.get(text, text)
