@@ -1,6 +1,6 @@
 """Images of a laptop cluster: a recipe maps an image's name to pinned packages, built once, and to how they are run."""
 
-from modelyard.local.images.build import BuildError, Builder
+from modelyard.local.images.build import Builder, BuildError
 from modelyard.local.images.recipe import Built, Invocation, Recipe
 from modelyard.local.images.registry import NoRecipe, Registry
 

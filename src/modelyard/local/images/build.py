@@ -10,7 +10,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,6 @@ import modelyard
 from modelyard.local.images.recipe import Built, Recipe
 
 Progress = Callable[[str], None]
-_NOTHING: Mapping[str, str] = {}
 
 
 class BuildError(Exception):
@@ -147,7 +146,7 @@ class Builder:
         if code != 0:
             raise BuildError(" ".join(line.strip() for line in said[-8:]) or f"{argv[0]} exited with code {code}")
 
-    def list(self, recipes: list[Recipe]) -> list[Cached]:
+    def cached(self, recipes: Iterable[Recipe]) -> list[Cached]:
         """Every built image in the cache, also of recipes that are gone."""
         wanted = {self.path(recipe).name for recipe in recipes if recipe.lock is not None}
         found = []
@@ -157,9 +156,9 @@ class Builder:
                 found.append(Cached(path.name.rpartition("-")[0], path, int(marker.read_text()), path.name in wanted))
         return found
 
-    def prune(self, recipes: list[Recipe], *, all: bool = False) -> list[Cached]:
+    def prune(self, recipes: Iterable[Recipe], *, all: bool = False) -> list[Cached]:
         """Delete what no recipe uses any more (or all); returns what was deleted."""
-        gone = [item for item in self.list(recipes) if all or not item.current]
+        gone = [item for item in self.cached(recipes) if all or not item.current]
         for item in gone:
             shutil.rmtree(item.path)
         return gone

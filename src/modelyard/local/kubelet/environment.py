@@ -46,9 +46,9 @@ def environment(pod: Object, container: Object, objects: Objects, *, pod_ip: str
                 given[name] = value
     for item in container.get("env") or []:
         if item.get("valueFrom"):
-            value = _referenced(pod, container, item["valueFrom"], objects, pod_ip=pod_ip, node=node)
-            if value is not None:
-                given[item["name"]] = value
+            found = _referenced(pod, container, item["valueFrom"], objects, pod_ip=pod_ip, node=node)
+            if found is not None:
+                given[item["name"]] = found
         else:
             given[item["name"]] = expand(str(item.get("value") or ""), services | given)
     return Environment(given, services, skipped)
@@ -77,7 +77,7 @@ def command_line(container: Object, values: Mapping[str, str]) -> tuple[list[str
 
 def _bulk(source: Object, namespace: str, objects: Objects) -> dict[str, str]:
     if "configMapRef" in source:
-        reference, found = source["configMapRef"], None
+        reference = source["configMapRef"]
         found = objects.find(builtin.ConfigMap, namespace, reference["name"])
         if found is None:
             if reference.get("optional"):

@@ -135,9 +135,13 @@ class Runtime:
             buffer += data
             for message in keeper.unpack(buffer):
                 self._receive(message)
-        for future in [*self._replies.values(), *self._execs.values()]:
-            if not future.done():
-                future.set_exception(NotRunning("the keeper of the containers is gone"))
+        gone = NotRunning("the keeper of the containers is gone")
+        for reply in self._replies.values():
+            if not reply.done():
+                reply.set_exception(gone)
+        for execution in self._execs.values():
+            if not execution.done():
+                execution.set_exception(gone)
         self._replies.clear()
         self._execs.clear()
         if not self._closing:

@@ -15,7 +15,6 @@ import os
 import signal
 import socket
 import sys
-import time
 
 
 class Echo:
@@ -31,7 +30,7 @@ class Echo:
                 line = await reader.readline()
                 if not line:
                     break
-                method, path = (line.decode("latin-1").split() + ["", ""])[:2]
+                method, path, *_ = [*line.decode("latin-1").split(), "", ""]
                 length, keep = 0, True
                 while (header := await reader.readline()) not in (b"\r\n", b"\n", b""):
                     name, _, value = header.decode("latin-1").partition(":")
@@ -66,11 +65,7 @@ class Echo:
             case "env":
                 return 200, os.environ.get(rest, "") + "\n"
             case "file":
-                try:
-                    with open(f"/{rest}") as file:
-                        return 200, file.read()
-                except OSError as error:
-                    return 404, f"{error}\n"
+                return content(f"/{rest}")
             case "health":
                 self.healthy = rest == "on"
             case "healthz":
@@ -82,6 +77,14 @@ class Echo:
     def allocate(self, megabytes: int) -> None:
         for _ in range(megabytes):
             self.hoard.append(bytearray(os.urandom(1 << 20)))
+
+
+def content(path: str) -> tuple[int, str]:
+    try:
+        with open(path) as file:
+            return 200, file.read()
+    except OSError as error:
+        return 404, f"{error}\n"
 
 
 async def run(options: argparse.Namespace) -> int:
@@ -113,7 +116,7 @@ async def run(options: argparse.Namespace) -> int:
         await stop.wait()
     if stop.is_set():
         print("terminating", flush=True)
-        time.sleep(options.linger)
+        await asyncio.sleep(options.linger)
     if server is not None:
         server.close()
     return code

@@ -58,9 +58,7 @@ def initialise(settings: Settings) -> None:
         secret = Path(scratch) / "password"
         secret.write_text(settings.superuser_password or os.urandom(18).hex())
         command = ["initdb", "-D", str(settings.directory), "-U", settings.superuser, f"--pwfile={secret}"]
-        subprocess.run(
-            [*command, "-A", "scram-sha-256", "-E", "UTF8", "--no-locale", "--no-instructions"], check=True
-        )
+        subprocess.run([*command, "-A", "scram-sha-256", "-E", "UTF8", "--no-locale", "--no-instructions"], check=True)
         with (settings.directory / "pg_hba.conf").open("w") as rules:
             rules.write(f"local all all trust\nhost all all 127.0.0.0/8 {settings.method}\n")
         with (settings.directory / "postgresql.conf").open("a") as config:

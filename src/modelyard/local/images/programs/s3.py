@@ -29,7 +29,9 @@ def read_settings(arguments: list[str], environ: dict[str, str]) -> Settings:
         for identity in json.loads(Path(options["s3.config"]).read_text()).get("identities", []):
             keys += [(item["accessKey"], item["secretKey"]) for item in identity.get("credentials", [])]
     user = environ.get("MINIO_ROOT_USER") or environ.get("MINIO_ACCESS_KEY") or environ.get("AWS_ACCESS_KEY_ID")
-    secret = environ.get("MINIO_ROOT_PASSWORD") or environ.get("MINIO_SECRET_KEY") or environ.get("AWS_SECRET_ACCESS_KEY")
+    secret = (
+        environ.get("MINIO_ROOT_PASSWORD") or environ.get("MINIO_SECRET_KEY") or environ.get("AWS_SECRET_ACCESS_KEY")
+    )
     if not keys and user and secret:
         keys.append((user, secret))
     if not keys:

@@ -15,9 +15,7 @@ def _translate(invocation: Invocation) -> Invocation:
     while argv and argv[0].rsplit("/", 1)[-1] in _ENTRYPOINTS:
         argv.pop(0)
     if not argv or argv[0] in ("server", "s3", "serve", "filer"):
-        return invocation.with_argv(
-            invocation.built.python, "-I", str(PROGRAMS / "s3.py"), invocation.pod_ip, *argv
-        )
+        return invocation.with_argv(invocation.built.python, "-I", str(PROGRAMS / "s3.py"), invocation.pod_ip, *argv)
     return invocation
 
 

@@ -1,0 +1,68 @@
+"""Which processes listen beyond loopback, read from /proc: a pod that does is a door to this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_LISTEN = "0A"
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    address: str
+    port: int
+    inode: int
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+def open_listeners() -> list[Listener]:
+    """TCP sockets of this machine that listen on other addresses than loopback."""
+    found = []
+    for path, decode in (("/proc/net/tcp", _ipv4), ("/proc/net/tcp6", _ipv6)):
+        with contextlib.suppress(OSError), open(path) as file:
+            next(file)
+            for line in file:
+                fields = line.split()
+                if fields[3] != _LISTEN:
+                    continue
+                raw, _, port = fields[1].partition(":")
+                address = decode(raw)
+                if address == "::1" or address.startswith(("127.", "::ffff:127.")):
+                    continue
+                found.append(Listener(address, int(port, 16), int(fields[9])))
+    return found
+
+
+def _ipv4(raw: str) -> str:
+    return ".".join(str(byte) for byte in bytes.fromhex(raw)[::-1])
+
+
+def _ipv6(raw: str) -> str:
+    import ipaddress
+
+    data = bytes.fromhex(raw)
+    words = b"".join(data[i : i + 4][::-1] for i in range(0, 16, 4))
+    address = ipaddress.IPv6Address(words)
+    return f"::ffff:{address.ipv4_mapped}" if address.ipv4_mapped else str(address)
+
+
+def held_by(pids: Iterable[int], listeners: Iterable[Listener]) -> Listener | None:
+    """The first of these listeners that one of the processes holds."""
+    by_inode = {listener.inode: listener for listener in listeners}
+    if not by_inode:
+        return None
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            for entry in os.scandir(f"/proc/{pid}/fd"):
+                with contextlib.suppress(OSError):
+                    target = os.readlink(entry.path)
+                    if target.startswith("socket:["):
+                        listener = by_inode.get(int(target[8:-1]))
+                        if listener is not None:
+                            return listener
+    return None
