@@ -48,7 +48,7 @@ class Catalog:
         """The definition as OpenAPI, with `$ref`s by short name."""
         raw = self._raw.get(name)
         if raw is None:
-            raise KeyError(f"{name}: Kubernetes has no definition of this name; names look like core.v1.PodSpec")
+            raise LookupError(f"{name}: Kubernetes has no definition of this name; names look like core.v1.PodSpec")
         decoded: Document = msgspec.json.decode(raw)
         return decoded
 
