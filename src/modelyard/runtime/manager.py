@@ -1,0 +1,265 @@
+"""Runs controllers in one process: shared caches, kinds that come and go, one leader, and a way to stop in good order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from types import TracebackType
+
+from modelyard.kube.client import Client
+from modelyard.kube.kinds import Kind
+from modelyard.kube.times import utc_now
+from modelyard.runtime.apicluster import Shared, Tracking
+from modelyard.runtime.cache import Cache, CacheSet
+from modelyard.runtime.cluster import declared_kinds
+from modelyard.runtime.controller import Controller
+from modelyard.runtime.engine import Engine
+from modelyard.runtime.lease import Elector, LeaseSettings
+from modelyard.runtime.metrics import Metrics
+from modelyard.runtime.served import Served
+from modelyard.runtime.watching import Timing
+
+log = logging.getLogger(__name__)
+
+CATCH_UP_TIMEOUT = 30.0
+FIELD_MANAGERS = "modelyard"
+"""How our field managers begin; of managedFields the caches keep theirs only."""
+
+
+class Manager:
+    """`async with Manager(client, controllers): ...`, or `await manager.run()` until cancelled.
+
+    `namespace` limits everything namespaced to one; without a `lease` this process always leads.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        controllers: Sequence[Controller],
+        *,
+        clock: Callable[[], datetime] = utc_now,
+        namespace: str | None = None,
+        lease: LeaseSettings | None = None,
+        identity: str = "",
+        metrics: Metrics | None = None,
+        timing: Timing | None = None,
+        discovery_poll: float = 60.0,
+    ) -> None:
+        names = [c.name for c in controllers]
+        if len(set(names)) != len(names):
+            raise ValueError(f"two controllers have the same name: {', '.join(sorted(names))}")
+        for controller in controllers:
+            if not controller.field_manager.startswith(FIELD_MANAGERS):
+                raise ValueError(
+                    f"the field manager of controller {controller.name} must begin with {FIELD_MANAGERS!r}, "
+                    f"not {controller.field_manager!r}: only such fields are kept in the caches"
+                )
+        self.client = client
+        self.metrics = metrics if metrics is not None else Metrics()
+        for controller in controllers:
+            self.metrics.declare(controller.name, controller.concurrency)
+        self.elector: Elector | None = None
+        if lease is not None:
+            who = identity or f"{socket.gethostname()}_{os.getpid()}"
+            self.elector = Elector(client, lease, who, clock, on_change=self._leadership_changed)
+        self.caches = CacheSet(client, keep_managers=FIELD_MANAGERS, timing=timing)
+        self.served = Served(client, poll=discovery_poll, timing=timing)
+        self.shared = Shared(client, self.caches, self.served, Tracking(), clock, self._may_write)
+        self.engines = [Engine(c, self.shared, namespace, self.metrics) for c in controllers]
+        for cache in self.caches:
+            self.shared.tracking.follow(cache)
+        self.leading = False
+        self._followers: dict[Kind, asyncio.Task[None]] = {}
+        self.started_at: dict[Cache, float] = {}
+        self._drained = asyncio.Event()
+        self._run: asyncio.Task[None] | None = None
+        self.served.subscribe(self._kinds_changed)
+
+    async def __aenter__(self) -> Manager:
+        self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop(grace=0.0 if error is not None else 10.0)
+
+    def start(self) -> None:
+        """Begins to run in the background; `stop` ends it."""
+        if self._run is None:
+            self._run = asyncio.create_task(self.run(), name="manager")
+
+    async def stop(self, grace: float = 10.0) -> None:
+        """Takes no new work, lets passes that are under way finish for `grace` seconds, gives the lease back."""
+        if grace:
+            for engine in self.engines:
+                engine.queue.close()
+            if self.leading:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(grace):
+                        await self._drained.wait()
+        if self._run is not None:
+            self._run.cancel()
+            await asyncio.gather(self._run, return_exceptions=True)
+            self._run = None
+
+    async def run(self) -> None:
+        """Until cancelled. Nothing that the API does or does not do ends it."""
+        loop_tasks = [asyncio.create_task(self._forever("discovery", self.served.run), name="discovery")]
+        try:
+            if self.elector is None:
+                await self._forever("work", self._lead)
+            else:
+                await self.elector.run(self._lead)
+        finally:
+            tasks = [*loop_tasks, *self._followers.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._followers.clear()
+            await self.caches.stop(clear=False)
+
+    async def _forever(self, what: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Only a queue that is closed ends the work on it; a failure does not."""
+        while True:
+            try:
+                return await work()
+            except Exception:
+                log.exception("%s failed and is begun anew", what)
+                await asyncio.sleep(1.0)
+
+    # Leading
+
+    def _may_write(self) -> bool:
+        return self.elector is None or self.elector.held
+
+    def _leadership_changed(self, leading: bool) -> None:
+        self.leading = leading
+        if self.elector is not None:
+            self.metrics.leading(self.elector.settings.name, leading)
+
+    async def _lead(self) -> None:
+        since = asyncio.get_running_loop().time()
+        self.leading = True
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for engine in self.engines:
+                    name = engine.controller.name
+                    tasks.create_task(
+                        self._forever(f"controller {name}", _Term(self, engine, since).run), name=f"controller {name}"
+                    )
+            self._drained.set()
+            # All queues are closed. The lease stays ours until the process is stopped.
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self.leading = False
+
+    # Kinds that come and go
+
+    def _kinds_changed(self, came: frozenset[Kind], went: frozenset[Kind]) -> None:
+        wanted = {cache.selection.kind for cache in self.caches}
+        for kind in (came | went) & wanted:
+            before = self._followers.get(kind)
+            task = asyncio.create_task(self._follow(kind, kind in came, before), name=f"follow {kind.resource}")
+            self._followers[kind] = task
+
+    async def _follow(self, kind: Kind, served: bool, before: asyncio.Task[None] | None) -> None:
+        """Starts or stops the caches of a kind, then wakes whom that concerns."""
+        if before is not None:
+            before.cancel()
+            await asyncio.gather(before, return_exceptions=True)
+        caches = [cache for cache in self.caches if cache.selection.kind == kind]
+        if served:
+            for cache in caches:
+                cache.start()
+                self.started_at[cache] = asyncio.get_running_loop().time()
+            for cache in caches:
+                await cache.wait_synced()
+        else:
+            log.info("%s is no longer served", kind.resource)
+            for cache in caches:
+                await cache.stop()
+        for engine in self.engines:
+            if kind in declared_kinds(engine.controller):
+                engine.wake_all()
+
+    # Asking
+
+    @property
+    def problems(self) -> list[str]:
+        """Why this process is not ready; empty when it is."""
+        if not self.served.known:
+            return [f"discovery has not succeeded yet: {self.served.error or 'no answer'}"]
+        found = [
+            f"controller {engine.controller.name} waits for {kind.resource} to be served"
+            for engine in self.engines
+            for kind in engine.missing()
+        ]
+        found += [
+            f"{cache.selection} is not listed yet: {cache.error or 'in progress'}"
+            for cache in self.caches
+            if cache.started and not cache.synced
+        ]
+        found += [f"{cache.selection} is stale: {cache.error}" for cache in self.caches.stale if cache.synced]
+        return found
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is queued, in work or unseen right now."""
+        return self.served.known and not self.problems and all(engine.is_idle for engine in self.engines)
+
+    async def idle(self, *, quiet: float = 0.5, timeout: float = 300.0) -> None:
+        """Waits until nothing is to be done, and for `quiet` seconds nothing comes. For tests; time is the loop's."""
+        async with asyncio.timeout(timeout):
+            while True:
+                passes = self._passes
+                await asyncio.sleep(quiet)
+                if self.is_idle and self._passes == passes:
+                    return
+
+    @property
+    def _passes(self) -> int:
+        return sum(engine.passes for engine in self.engines)
+
+    def engine(self, name: str) -> Engine:
+        return next(engine for engine in self.engines if engine.controller.name == name)
+
+
+class _Term:
+    """One engine during one term of leadership."""
+
+    def __init__(self, manager: Manager, engine: Engine, since: float) -> None:
+        self._manager = manager
+        self._engine = engine
+        self._since = since
+
+    async def run(self) -> None:
+        await self._prepare()
+        await self._engine.run()
+
+    async def _prepare(self) -> None:
+        """No pass before every cache shows the cluster as it was when the term began, or later."""
+        manager, engine = self._manager, self._engine
+        await manager.served.wait_known()
+        said = ""
+        while problem := self._obstacle():
+            if problem != said:
+                log.info("controller %s waits: %s", engine.controller.name, problem)
+                said = problem
+            await asyncio.sleep(0.1)
+        for cache in engine.caches:
+            if cache.started and manager.started_at.get(cache, -1.0) < self._since:
+                while cache.started and not await cache.catch_up(CATCH_UP_TIMEOUT):
+                    log.warning("%s cannot be caught up: %s", cache.selection, cache.error)
+
+    def _obstacle(self) -> str:
+        if missing := self._engine.missing():
+            return f"{missing[0].resource} is not served"
+        if unsynced := self._engine.unsynced():
+            return f"{unsynced[0].selection} is not listed yet ({unsynced[0].error or 'in progress'})"
+        return ""
