@@ -141,7 +141,7 @@ class HttpTransport:
             async with self._open().ws_connect(
                 URL(self._base + path).with_query(query),
                 protocols=protocols,
-                headers=_authorization(credential),
+                headers=credential.headers,
                 ssl=self._context(credential),
                 server_hostname=self.endpoint.tls_server_name or None,
                 proxy=self.endpoint.proxy or None,
@@ -182,7 +182,7 @@ class HttpTransport:
             inner = await self._open().request(
                 method,
                 url,
-                headers={**headers, **_authorization(credential)},
+                headers=[*headers.items(), *credential.headers],
                 data=body or None,
                 timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=self._connect_timeout),
                 ssl=self._context(credential),
@@ -282,7 +282,3 @@ def explain(error: BaseException, endpoint: Endpoint) -> str:
             return f"{server} closed the connection before it answered"
         case _:
             return f"{server} cannot be reached: {error}"
-
-
-def _authorization(credential: Credential) -> dict[str, str]:
-    return {"Authorization": credential.authorization} if credential.authorization else {}
