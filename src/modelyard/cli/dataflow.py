@@ -1,0 +1,39 @@
+"""`modelyard dataflow`: the pages of the operators, from their declarations.
+
+examples:
+  modelyard dataflow                            all operators, as Markdown
+  modelyard dataflow mlflow --format mermaid    one diagram
+  modelyard dataflow --format json | jq '.[].crds'
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from modelyard.cli.output import Failed, print_json
+from modelyard.cli.pages.dataflow import markdown, mermaid
+from modelyard.cli.pages.flow import flow_of
+from modelyard.operators.registry import UnknownOperator, load
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("operator", nargs="?", metavar="OPERATOR", help="one operator (default: all)")
+    parser.add_argument(
+        "--format", choices=["markdown", "mermaid", "json"], default="markdown", help="default: markdown"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    try:
+        # The page shows what the code declares, not what this machine's environment sets.
+        operators = load([args.operator] if args.operator else None, {})
+    except UnknownOperator as error:
+        raise Failed(str(error)) from None
+    flows = [flow_of(operator) for operator in operators]
+    if args.format == "json":
+        print_json(flows)
+    else:
+        render = markdown if args.format == "markdown" else mermaid
+        sys.stdout.write("\n".join(render(flow) for flow in flows))
+    return 0

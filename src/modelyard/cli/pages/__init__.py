@@ -1,0 +1,1 @@
+"""The pages that are made from declarations: dataflow, kinds, settings, metrics, the command line."""
