@@ -1,0 +1,22 @@
+"""`modelyard apiserver`: the Kubernetes API server alone, without controllers and without pods.
+
+examples:
+  modelyard apiserver --dir ./api                 then: kubectl --kubeconfig ./api/kubeconfig get ns
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from modelyard.local.apiserver import process
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--dir", type=Path, required=True, metavar="DIR", help="where objects and the kubeconfig are kept")
+    parser.add_argument("--port", type=int, default=0, help="port on loopback (default: a free one)")
+
+
+def run(args: argparse.Namespace) -> int:
+    return process.main(["--dir", str(args.dir), "--port", str(args.port)]) or sys.exit(0) or 0
