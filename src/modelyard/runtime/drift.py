@@ -3,26 +3,45 @@
 from __future__ import annotations
 
 import base64
+from functools import lru_cache
 from typing import Any
 
-import msgspec
-
-from modelyard.kube import quantities
+from modelyard.kube import fieldsets
+from modelyard.kube.builtin import ConfigMap
+from modelyard.kube.fieldsets import FieldSet, path_text
+from modelyard.kube.fieldsets.typed import index
 from modelyard.kube.kinds import Kind, Object
+from modelyard.kube.schema import DEDUCED, Schema, builtin_schema
 
-_IDENTITY = ("apiVersion", "kind", "status")
-_MERGE_KEYS = ("name", "containerPort", "mountPath", "uid", "port", "key", "type", "ip", "devicePath")
+
+@lru_cache(maxsize=1024)
+def schema_of(kind: Kind) -> Schema:
+    """The schema to compare by: a built-in kind's own; of any other, only the metadata is known."""
+    known = builtin_schema(kind)
+    if known is not None:
+        return known
+    metadata = builtin_schema(ConfigMap)
+    assert metadata is not None
+    return Schema(
+        type="object", fields={"metadata": metadata.fields["metadata"]}, values=DEDUCED, preserve_unknown=True
+    )
 
 
 def differences(kind: Kind, desired: Object, live: Object, managed: Object | None) -> tuple[str, ...]:
     """The paths where the live object is not as desired, and (with a minus) those we own but no longer want."""
-    found: list[str] = []
-    want = {k: v for k, v in desired.items() if k not in _IDENTITY}
-    want["metadata"] = {k: v for k, v in want["metadata"].items() if k not in ("name", "namespace", "uid")}
-    _compare("", want, live, found)
-    if managed is not None:
-        _leftover("", managed, desired, found)
-    return tuple(found)
+    schema = schema_of(kind)
+    wanted = FieldSet(fieldsets.fieldset_of(desired, schema).root)
+    owned = FieldSet.parse(managed)
+    found = fieldsets.drift(live, desired, schema)
+    changed = [
+        path
+        for path in found.changed.paths()
+        if not (path in owned and _is_completed(_at(live, path, schema), _at(desired, path, schema)))
+    ]
+    # Of a kind whose schema we do not know, we cannot tell what is below a list that we want as a whole.
+    stale = owned - wanted if builtin_schema(kind) is not None else owned.without(wanted)
+    left = [path for path in stale.paths() if _at(live, path, schema) is not None]
+    return (*(path_text(path) for path in changed), *(f"-{path_text(path)}" for path in left))
 
 
 def stored(kind: Kind, obj: Object) -> Object:
@@ -35,87 +54,34 @@ def stored(kind: Kind, obj: Object) -> Object:
     return obj
 
 
-def _compare(path: str, want: Any, have: Any, found: list[str]) -> None:
-    if isinstance(want, dict):
-        if not isinstance(have, dict):
-            if have is not None or any(v not in (None, {}, []) for v in want.values()):
-                found.append(path)
-            return
-        for name, value in want.items():
-            _compare(f"{path}.{name}", value, have.get(name), found)
-    elif isinstance(want, list):
-        _compare_lists(path, want, have, found)
-    elif not _same(want, have):
-        found.append(path)
+def _is_completed(live: Any, wanted: Any) -> bool:
+    """Is the live value the wanted one with defaults filled in?
+
+    Only asked of a value that is owned as a whole and still ours: had anyone else changed it, it would be his.
+    """
+    if isinstance(wanted, dict):
+        if not isinstance(live, dict):
+            return live is None and not wanted
+        return all(_is_completed(live.get(name), value) for name, value in wanted.items())
+    if isinstance(wanted, list):
+        if not isinstance(live, list):
+            return live is None and not wanted
+        return len(live) == len(wanted) and all(_is_completed(a, b) for a, b in zip(live, wanted, strict=True))
+    if live is None:
+        return wanted is None or wanted in ("", 0)
+    return bool(live == wanted)
 
 
-def _compare_lists(path: str, want: list[Any], have: Any, found: list[str]) -> None:
-    if not want and not have:
-        return
-    if not isinstance(have, list):
-        found.append(path)
-        return
-    key = merge_key(want, have)
-    if key is None:
-        if len(want) != len(have):
-            found.append(path)
-            return
-        for position, (a, b) in enumerate(zip(want, have, strict=True)):
-            _compare(f"{path}[{position}]", a, b, found)
-        return
-    by_key = {item[key]: item for item in have}
-    for item in want:
-        if item[key] in by_key:
-            _compare(f"{path}[{key}={item[key]}]", item, by_key[item[key]], found)
+def _at(value: Any, path: tuple[str, ...], schema: Schema) -> Any:
+    """The value at a path of FieldsV1 elements; None where there is none."""
+    for element in path:
+        if element[0] == "f":
+            if not isinstance(value, dict):
+                return None
+            name = element[2:]
+            value, schema = value.get(name), schema.child(name) or DEDUCED
         else:
-            found.append(f"{path}[{key}={item[key]}]")
-
-
-def merge_key(want: list[Any], have: list[Any]) -> str | None:
-    """The field that tells the items of a list apart, if there is one."""
-    items = [*want, *have]
-    if not all(isinstance(item, dict) for item in items):
-        return None
-    for key in _MERGE_KEYS:
-        named = all(isinstance(item.get(key), str | int) for item in items)
-        if named and all(len({item[key] for item in side}) == len(side) for side in (want, have)):
-            return key
-    return None
-
-
-def _same(want: Any, have: Any) -> bool:
-    if want == have:
-        return type(want) is type(have) or not (isinstance(want, bool) or isinstance(have, bool))
-    if have is None:
-        return want is None or want == "" or want is False or want == 0
-    return quantities.same(want, have)
-
-
-def _leftover(path: str, managed: Object, want: Any, found: list[str]) -> None:
-    """What FieldsV1 says is ours, but the desired object does not have."""
-    for step, below in managed.items():
-        if step == ".":
-            continue
-        mark, _, name = step.partition(":")
-        if mark == "f":
-            if path == "" and name in ("apiVersion", "kind"):
-                continue
-            if not isinstance(want, dict) or name not in want:
-                found.append(f"-{path}.{name}")
-            else:
-                _leftover(f"{path}.{name}", below, want[name], found)
-        elif mark == "k" and isinstance(want, list):
-            item = _item_with(want, name)
-            if item is None:
-                found.append(f"-{path}[{name}]")
-            else:
-                _leftover(f"{path}[{name}]", below, item, found)
-
-
-def _item_with(items: list[Any], key_text: str) -> Any:
-    keys: Object = msgspec.json.decode(key_text)
-    for item in items:
-        # A key that the API defaults (a port's protocol) may be missing in what we wrote.
-        if isinstance(item, dict) and all(item.get(k, v) == v for k, v in keys.items()):
-            return item
-    return None
+            if not isinstance(value, list):
+                return None
+            value, schema = index(value, schema).get(element), schema.items or DEDUCED
+    return value

@@ -1,4 +1,4 @@
-"""A cluster in memory, for tests: what a pass applies is merged as the API would; nothing is defaulted, validated or collected."""
+"""A cluster in memory, for tests: what a pass applies is merged as the API does it; nothing is defaulted or collected."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import random
 import string
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-from modelyard.kube import builtin
+from modelyard.kube import builtin, fieldsets
 from modelyard.kube.crd import Model, drop_none
 from modelyard.kube.errors import error_from_status
+from modelyard.kube.fieldsets import Conflicts, TypedError, Write
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import finalizers_of, key_of, labels_of, metadata_of
 from modelyard.kube.times import format_time
-from modelyard.runtime.cluster import Seen
+from modelyard.runtime.cluster import Seen, managed_by
 from modelyard.runtime.desired import EventNote
-from modelyard.runtime.drift import merge_key
+from modelyard.runtime.drift import schema_of
 from modelyard.runtime.ownership import Owner, belongs_to
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -32,7 +32,7 @@ FOREIGN = frozenset(
 
 
 class MemoryCluster:
-    """A `Cluster` in memory. Applies merge like the API does, but nothing is defaulted, validated or collected."""
+    """A `Cluster` in memory. Applies are server-side applies, and refuse fields that a kind does not have."""
 
     def __init__(
         self,
@@ -52,7 +52,6 @@ class MemoryCluster:
         self._random = random.Random(seed)
         self._version = 0
         self.objects: dict[tuple[Kind, Key], Object] = {}
-        self.applied: dict[tuple[Kind, Key], dict[str, Object]] = {}
         self.events: list[EventNote] = []
         self.writes: list[str] = []
         for obj in objects:
@@ -74,7 +73,6 @@ class MemoryCluster:
     def remove(self, kind: Kind, namespace: str, name: str) -> None:
         place = (kind, Key(namespace if kind.namespaced else "", name))
         self.objects.pop(place, None)
-        self.applied.pop(place, None)
 
     def advance(self, seconds: float) -> None:
         """Lets time pass."""
@@ -121,17 +119,14 @@ class MemoryCluster:
         obj = self.get(kind, key)
         if obj is None:
             return None
-        mine = self.applied.get((kind, key), {})
-        if manager in mine:
-            return Seen(obj, _fields(mine[manager]))
         # What a test puts there by hand counts as applied by whoever it says it belongs to.
-        return Seen(obj, None if mine else {})
+        return Seen(obj, managed_by(obj, manager) if "managedFields" in obj["metadata"] else {})
 
     def children(self, kind: Kind, owner: Owner) -> builtins.list[Object]:
         return [obj for obj in self.list(kind, None, None) if belongs_to(obj, owner)]
 
     def contributions(self, kind: Kind, manager: str) -> builtins.list[Key]:
-        return [key for (k, key), managers in self.applied.items() if k == kind and manager in managers]
+        return [key for (k, key), obj in self.objects.items() if k == kind and managed_by(obj, manager) is not None]
 
     async def read(self, kind: Kind, key: Key, manager: str) -> Seen | None:
         return self.look(kind, key, manager)
@@ -140,15 +135,15 @@ class MemoryCluster:
         key = key_of(obj)
         self._wrote("apply", kind, key)
         before = self.objects.get((kind, key))
-        managers = self.applied.setdefault((kind, key), {})
-        kept = [applied for name, applied in managers.items() if name != manager]
-        base = _without(before or {}, managers.get(manager, {}), [obj, *kept])
-        result = overlay(base, obj)
-        if set(obj) <= {"apiVersion", "kind", "metadata"} and not set(obj["metadata"]) - {"name", "namespace", "uid"}:
-            managers.pop(manager, None)
-        else:
-            managers[manager] = copy.deepcopy(obj)
-        self.objects[kind, key] = self._system_fields(result, before)
+        write = Write(schema_of(kind), kind.api_version, self.now)
+        try:
+            after = fieldsets.apply(before, copy.deepcopy(obj), manager, write, force=force)
+        except Conflicts as error:
+            raise error_from_status({"code": 409, "reason": "Conflict", "message": str(error)}) from None
+        except TypedError as error:
+            raise error_from_status({"code": 400, "reason": "BadRequest", "message": str(error)}) from None
+        if after is not before:
+            self.objects[kind, key] = self._system_fields(copy.deepcopy(after), before)
         return copy.deepcopy(self.objects[kind, key])
 
     async def patch(
@@ -202,64 +197,6 @@ class MemoryCluster:
         metadata["generation"] = generation
         metadata["resourceVersion"] = str(self._version)
         return obj
-
-
-def overlay(base: Any, over: Any) -> Any:
-    """`over` merged onto `base` as an apply does: mappings by key, lists by their items' names where they have one."""
-    if isinstance(base, dict) and isinstance(over, dict):
-        return base | {name: overlay(base.get(name), value) for name, value in over.items()}
-    if isinstance(base, list) and isinstance(over, list) and over and (key := merge_key(over, base)):
-        by_key = {item[key]: item for item in over}
-        merged = [overlay(item, by_key.pop(item[key])) if item[key] in by_key else item for item in base]
-        return merged + list(by_key.values())
-    return copy.deepcopy(over)
-
-
-def _without(live: Any, owned: Any, wanted: list[Any]) -> Any:
-    """The live data without what was applied before and is wanted by nobody now."""
-    if not isinstance(live, dict) or not isinstance(owned, dict):
-        return live
-    result = dict(live)
-    for name, value in owned.items():
-        below = [w[name] for w in wanted if isinstance(w, dict) and name in w]
-        if name not in result or (name in ("name", "namespace", "uid", "apiVersion", "kind") and name in live):
-            continue
-        if isinstance(value, dict) and value:
-            result[name] = _without(result[name], value, below)
-            if not below and not result[name]:
-                del result[name]
-        elif not below:
-            del result[name]
-        elif isinstance(value, list) and isinstance(result[name], list):
-            result[name] = _items_without(result[name], value, [b for b in below if isinstance(b, list)])
-    return result
-
-
-def _items_without(live: list[Any], owned: list[Any], wanted: list[list[Any]]) -> list[Any]:
-    key = merge_key(owned, live)
-    if key is None:
-        return live
-    mine = {item[key]: item for item in owned}
-    result = []
-    for item in live:
-        name = item[key]
-        below = [w for items in wanted for w in items if isinstance(w, dict) and w.get(key) == name]
-        if name in mine and not below:
-            continue
-        result.append(_without(item, mine[name], below) if name in mine else item)
-    return result
-
-
-def _fields(applied: Object) -> Object:
-    """FieldsV1 of an applied object, as far as mappings go."""
-    fields: Object = {}
-    for name, value in applied.items():
-        if name not in ("apiVersion", "kind"):
-            fields[f"f:{name}"] = _fields(value) if isinstance(value, dict) else {}
-    if isinstance(metadata := fields.get("f:metadata"), dict):
-        for name in ("f:name", "f:namespace", "f:uid"):
-            metadata.pop(name, None)
-    return fields
 
 
 def _merge_patched(obj: Object, patch: Object) -> Object:

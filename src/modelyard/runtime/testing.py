@@ -26,8 +26,8 @@ from modelyard.kube.objects import key_of, metadata_of, status_of
 from modelyard.runtime.cluster import declared_kinds
 from modelyard.runtime.controller import Controller
 from modelyard.runtime.desired import Desired, EventNote, Failure, Hold, Live
-from modelyard.runtime.inmemory import NOW, MemoryCluster, overlay
-from modelyard.runtime.memory import Memory
+from modelyard.runtime.inmemory import NOW, MemoryCluster
+from modelyard.runtime.memory import Memory, merged
 from modelyard.runtime.ownership import Owner
 from modelyard.runtime.passes import Pass, PassResult
 
@@ -356,7 +356,7 @@ def _with_defaults(controller: Controller, data: Object) -> Object:
     except msgspec.ValidationError:
         return data  # The pass itself says what is wrong.
     spec = parsed.get("spec")
-    return data | {"spec": overlay(spec, data["spec"])} if isinstance(spec, dict) and data.get("spec") else data
+    return data | {"spec": merged(spec, data["spec"])} if isinstance(spec, dict) and data.get("spec") else data
 
 
 __all__ = [

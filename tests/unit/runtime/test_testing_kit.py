@@ -163,13 +163,13 @@ def test_generated_fields_are_made_once_and_survive_later_applies() -> None:
 
 def test_a_once_child_is_neither_changed_nor_pruned() -> None:
     def reconcile(resource: Greeting, world: World) -> Desired:
-        claim = obj("PersistentVolumeClaim", "data", spec={"size": resource.spec.text})
+        claim = obj("PersistentVolumeClaim", "data", spec={"volumeName": resource.spec.text})
         return Desired([Child(claim, policy=Policy.ONCE)] if resource.spec.replicas else [])
 
     story = bench(controller(reconcile, owns=[PersistentVolumeClaim]), greeting(text="1Gi"))
     story.run()
     story.edit_resource(lambda r: r["spec"].update(text="2Gi"))
-    assert story.run().children[PersistentVolumeClaim, "data"]["spec"] == {"size": "1Gi"}
+    assert story.run().children[PersistentVolumeClaim, "data"]["spec"] == {"volumeName": "1Gi"}
     story.edit_resource(lambda r: r["spec"].update(replicas=0))
     assert story.run().deleted == ()
 
