@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 
 from modelyard.kube import builtin
-from modelyard.kube.kinds import Object
+from modelyard.kube.kinds import Kind, Object
 from modelyard.operators.mlflow.api import MLflow
 from modelyard.operators.mlflow.environment import archives
 from modelyard.operators.mlflow.facts import (
@@ -24,6 +24,7 @@ from modelyard.operators.parts.network import DNS_PORTS, http_route, network_pol
 from modelyard.operators.parts.storage import kept_claim
 from modelyard.runtime.desired import Child, Ownership
 
+BackendTLSPolicy = Kind("gateway.networking.k8s.io", "v1", "BackendTLSPolicy", "backendtlspolicies")
 MIGRATION_COMPONENT = "mlflow-migration"
 
 _ICON = (
@@ -33,15 +34,14 @@ _ICON = (
 )
 
 
-def children(mlflow: MLflow, facts: Facts, *, replicas: int | None = None, claim: Object | None = None) -> list[Child]:
-    """Everything, in a fixed order: what others refer to comes first. `claim` is the volume claim that exists already.
-    A ServiceAccount or claim of that name which is someone else's is for the controller to leave out."""
+def children(mlflow: MLflow, facts: Facts, *, replicas: int | None = None) -> list[Child]:
+    """Everything, in a fixed order: what others refer to comes first."""
     spec = mlflow.spec
     made = [
-        Child(service_account(mlflow, facts)),
+        *([] if facts.foreign_account else [Child(service_account(mlflow, facts))]),
         Child(cluster_role(), ownership=Ownership.SHARED),
         Child(cluster_role_binding(mlflow, facts)),
-        *([storage(mlflow, facts, claim)] if spec.storage is not None else []),
+        *([] if spec.storage is None or facts.foreign_claim else [storage(mlflow, facts)]),
         Child(policy(mlflow, facts)),
         Child(migration_policy(mlflow, facts)),
     ]
@@ -54,6 +54,8 @@ def children(mlflow: MLflow, facts: Facts, *, replicas: int | None = None, claim
         made.append(Child(service_monitor(mlflow, facts)))
     if facts.routes:
         made.append(Child(route(mlflow, facts)))
+        if facts.backend_tls and facts.serving_ca:
+            made += map(Child, backend_tls(mlflow, facts))
     if facts.console and facts.settings.url_configured:
         made.append(Child(console_link(mlflow, facts)))
     return made
@@ -95,10 +97,16 @@ def service(mlflow: MLflow, facts: Facts) -> Object:
     )
 
 
-def storage(mlflow: MLflow, facts: Facts, live: Object | None) -> Child:
+def storage(mlflow: MLflow, facts: Facts) -> Child:
     """The volume claim. It outlives the MLflow, unless an annotation lets it go, as it may hold all data."""
+    keep = mlflow.metadata.annotations.get(DELETE_STORAGE) != "true"
+    return kept_claim(claim(mlflow, facts), facts.claim, facts.storage_class, keep=keep)
+
+
+def claim(mlflow: MLflow, facts: Facts) -> Object:
+    """The volume claim as the spec asks for it."""
     names, asked = facts.names(mlflow), mlflow.spec.storage or {}
-    claim = build.claim(
+    return build.claim(
         names.claim,
         names.namespace,
         labels=names.labels,
@@ -106,8 +114,6 @@ def storage(mlflow: MLflow, facts: Facts, live: Object | None) -> Child:
         modes=[(asked.get("accessModes") or ["ReadWriteOnce"])[0]],
         storage_class=asked.get("storageClassName"),
     )
-    keep = mlflow.metadata.annotations.get(DELETE_STORAGE) != "true"
-    return kept_claim(claim, live, keep=keep)
 
 
 def policy(mlflow: MLflow, facts: Facts) -> Object:
@@ -174,6 +180,20 @@ def route(mlflow: MLflow, facts: Facts) -> Object:
         hostnames=settings.hostnames,
         rules=[*rules, path_rule(names.path, names.server, PORT)],
     )
+
+
+def backend_tls(mlflow: MLflow, facts: Facts) -> list[Object]:
+    """How the gateway checks the server's certificate, where we know who signed it."""
+    names = facts.names(mlflow)
+    ca = build.config_map(
+        names.serving_ca, names.namespace, {"ca.crt": b64decode(facts.serving_ca).decode()}, names.labels
+    )
+    reference = {"group": "", "kind": builtin.ConfigMap.kind, "name": names.serving_ca}
+    spec = {
+        "targetRefs": [{"group": "", "kind": builtin.Service.kind, "name": names.server}],
+        "validation": {"caCertificateRefs": [reference], "hostname": names.host},
+    }
+    return [ca, build.obj(BackendTLSPolicy, names.server, names.namespace, names.labels, spec=spec)]
 
 
 def console_link(mlflow: MLflow, facts: Facts) -> Object:

@@ -144,7 +144,8 @@ def workspace_selector(spec: MLflowSpec) -> list[Object]:
     try:
         text = str(selectors.from_object(spec.workspace_label_selector))
     except selectors.SelectorError as error:
-        raise RenderError(f"invalid workspaceLabelSelector: {error}") from None
+        message = f"failed to convert MLflow spec to Helm values: invalid workspaceLabelSelector: {error}"
+        raise RenderError(message) from None
     return [env(SELECTOR, text)] if text else []
 
 

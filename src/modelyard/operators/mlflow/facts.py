@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from modelyard.kube.kinds import Object
 from modelyard.operators.mlflow.api import MLflow
 from modelyard.operators.mlflow.config import Settings, Switch, version_of
 from modelyard.operators.parts.ca_bundle import Source
@@ -64,6 +65,10 @@ class Names:
         return f"mlflow-metrics-monitor{self.suffix}"
 
     @property
+    def serving_ca(self) -> str:
+        return f"mlflow-serving-ca{self.suffix}"
+
+    @property
     def migration_policy(self) -> str:
         return f"mlflow{self.suffix}-migration"
 
@@ -99,8 +104,18 @@ class Facts:
     """ServiceMonitors are served."""
     platform_ca: bool = False
     """The platform's CA ConfigMap is in the namespace."""
-    serving_ca: bool = False
-    """The server's certificate comes with the CA that signed it, so that our own clients can check it."""
+    backend_tls: bool = False
+    """BackendTLSPolicies are served."""
+    serving_ca: str = ""
+    """The CA that signed the server's certificate, in base64, where it came along: our own clients and the gateway check with it."""
+    claim: Object | None = None
+    """The volume claim that exists already."""
+    storage_class: Object | None = None
+    """The class of that claim."""
+    foreign_claim: bool = False
+    """A claim of that name exists and is someone else's: it is used as it is."""
+    foreign_account: bool = False
+    """The named ServiceAccount exists and is someone else's: it is used as it is."""
     digest: str = ""
     """Of the Secrets and ConfigMaps that the server reads at start."""
 

@@ -1,31 +1,42 @@
-"""Volume claims that hold data: kept when their owner goes, grown when asked, never changed otherwise."""
+"""Volume claims that hold data: kept when their owner goes, grown when asked, never changed otherwise. Pure."""
 
 from __future__ import annotations
 
 from modelyard.kube import quantities
 from modelyard.kube.kinds import Object
-from modelyard.kube.objects import spec_of
+from modelyard.kube.objects import spec_of, status_of
 from modelyard.runtime.desired import Child
 
 
-def kept_claim(asked: Object, live: Object | None, *, keep: bool = True) -> Child:
-    """The claim as it can be: what is bound stays as it is, only the size may grow. `keep`: it outlives its owner."""
+def kept_claim(asked: Object, live: Object | None, storage_class: Object | None, *, keep: bool = True) -> Child:
+    """The claim as it can be: what exists stays as it is, only the size may grow. `keep`: it outlives its owner."""
     if live is None:
         return Child(asked, keep=keep, adopt=True)
     spec, bound = spec_of(asked), spec_of(live)
     size, was = _size(spec), _size(bound)
     kept = {field: bound[field] for field in ("accessModes", "storageClassName") if field in spec and field in bound}
-    grown = size if was is None or quantities.compare(size or was, was) > 0 else was
-    return Child({**asked, "spec": {**kept, "resources": {"requests": {"storage": grown}}}}, keep=keep, adopt=True)
+    grows = can_grow(live, storage_class) and size is not None and (was is None or quantities.compare(size, was) > 0)
+    request = {"storage": size if grows else was or size}
+    return Child({**asked, "spec": {**kept, "resources": {"requests": request}}}, keep=keep, adopt=True)
 
 
-def claim_differences(asked: Object, live: Object) -> list[str]:
+def can_grow(claim: Object, storage_class: Object | None) -> bool:
+    """The API lets only bound claims grow, and only where their class says so."""
+    return status_of(claim).get("phase") == "Bound" and bool((storage_class or {}).get("allowVolumeExpansion"))
+
+
+def claim_differences(asked: Object, live: Object | None, storage_class: Object | None) -> list[str]:
     """What was asked of a claim that exists and cannot be had, in words."""
+    if live is None:
+        return []
     spec, bound = spec_of(asked), spec_of(live)
     said = []
     size, was = _size(spec), _size(bound)
-    if size and was and quantities.compare(size, was) < 0:
+    order = quantities.compare(size, was) if size and was else 0
+    if order < 0:
         said.append(f"size {size} is less than the {was} it has, and a volume cannot shrink")
+    elif order > 0 and not can_grow(live, storage_class):
+        said.append(f"size {size} is more than the {was} it has, and its storage class does not let it grow")
     for field, name in (("storageClassName", "storage class"), ("accessModes", "access modes")):
         if field in spec and field in bound and spec[field] != bound[field]:
             said.append(f"{name} {_text(spec[field])} is not the {_text(bound[field])} it was made with")

@@ -1,0 +1,273 @@
+"""The controller of `MLflow`: what it watches, and a reconcile that reads the world and says what should be true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from modelyard.kube import builtin
+from modelyard.kube.conditions import condition
+from modelyard.kube.kinds import Key, Kind, Object
+from modelyard.kube.objects import key_of, labels_of, name_of, owners_of
+from modelyard.operators.mlflow import migration_job, module
+from modelyard.operators.mlflow.api import MLFLOW, MLFLOW_OPERATOR, MLflow
+from modelyard.operators.mlflow.children import BackendTLSPolicy, children, claim
+from modelyard.operators.mlflow.config import Settings
+from modelyard.operators.mlflow.environment import RenderError
+from modelyard.operators.mlflow.facts import FORCE_MIGRATE, PLATFORM_CA, SHARED_NAME, Facts
+from modelyard.operators.mlflow.migration import RETRYING, JobAction, Observed, Scale, Step, Verdict, next_step
+from modelyard.operators.mlflow.observe import (
+    observe_facts,
+    observe_migration,
+    recorded_condition,
+    references,
+)
+from modelyard.operators.mlflow.problems import Problem, spec_problems
+from modelyard.operators.mlflow.status import READY, rollout, running_status, stopped_status
+from modelyard.operators.parts.storage import claim_differences
+from modelyard.runtime.controller import Controller, MapFn, Owns, Permission, Reader, Watch
+from modelyard.runtime.desired import Child, Desired, EventNote, Hold, Live, Policy
+from modelyard.runtime.world import World
+
+NOT_READY_REQUEUE = 10.0
+ERROR_REQUEUE = 30.0
+GATE_REQUEUE = 10.0
+
+
+def mlflow_controller(settings: Settings) -> Controller:
+    """The controller, for the namespace that the settings name."""
+    namespace = settings.target_namespace
+    component = {"component": "mlflow"}
+    controller = Controller(
+        "mlflow",
+        MLFLOW,
+        owns=[
+            Owns(builtin.PersistentVolumeClaim, namespace=namespace),
+            Owns(builtin.Secret, namespace=namespace),
+            Owns(builtin.Service, namespace=namespace),
+            Owns(builtin.ServiceAccount, namespace=namespace),
+            Owns(builtin.HTTPRoute, namespace=namespace, optional=True),
+            Owns(builtin.Deployment, namespace=namespace),
+            Owns(builtin.CronJob, namespace=namespace),
+            Owns(builtin.ConsoleLink, optional=True),
+            Owns(builtin.ServiceMonitor, namespace=namespace, optional=True),
+            Owns(builtin.ClusterRoleBinding, labels=component),
+            Owns(builtin.Job, namespace=namespace),
+            Owns(builtin.NetworkPolicy, namespace=namespace),
+            Owns(builtin.ConfigMap, namespace=namespace),
+            Owns(BackendTLSPolicy, namespace=namespace, optional=True),
+        ],
+        watches=[
+            Watch(builtin.ClusterRole, to=_owners, labels=component),
+            Watch(builtin.Secret, to=_users(settings), namespace=namespace),
+            Watch(builtin.ConfigMap, to=_users(settings), namespace=namespace),
+            Watch(builtin.Pod, to=_instance, namespace=namespace),
+            Watch(builtin.StorageClass),
+            *([Watch(MLFLOW_OPERATOR.kind, to=_everyone, optional=True)] if settings.module else []),
+        ],
+        # Upstream's: what it applied and we do not want goes away when we take over.
+        field_manager="mlflow-operator",
+        ready_condition="Available",
+        permissions=_GRANTED,
+    )
+
+    @controller.reconcile
+    def reconcile(mlflow: MLflow, world: World) -> Desired | Hold:
+        return reconcile_mlflow(mlflow, world, settings)
+
+    return controller
+
+
+_READ = ("get", "list", "watch")
+_GRANTED = (
+    Permission(("",), ("namespaces",), _READ),
+    Permission(("",), ("secrets",), _READ, names=("mlflow-artifact-connection",)),
+    Permission(("mlflow.kubeflow.org",), ("mlflowconfigs",), _READ),
+    Permission(("mlflow.kubeflow.org",), ("experiments",), ("get", "list", "update")),
+    Permission((MLFLOW.group,), ("mlflows/finalizers",), ("update",)),
+    Permission((builtin.ClusterRole.group,), (builtin.ClusterRole.plural,), ("create", "update", "patch", "delete")),
+)
+"""What the roles that we make grant: the API lets nobody give what he has not."""
+
+
+def reconcile_mlflow(mlflow: MLflow, world: World, settings: Settings) -> Desired | Hold:
+    """One pass: the gate, the facts, the children, the migration."""
+    ready: Object | None = None
+    if settings.module:
+        found = world.get(MLFLOW_OPERATOR.kind, "", module.MODULE_NAME)
+        settings = module.with_module(settings, found)
+        gate = module.gate(found)
+        ready = condition(
+            "MLflowOperatorReady",
+            gate.open,
+            gate.reason,
+            gate.message,
+            observed_generation=mlflow.metadata.generation,
+        )
+        if not gate.open:
+            return _blocked(mlflow, Facts(settings), gate, ready)
+    facts = observe_facts(mlflow, settings, world)
+    if (missing := _missing_ca(mlflow, facts, world)) is not None:
+        return _stopped(mlflow, facts, "CABundleConfigMapError", missing, ready)
+    try:
+        children(mlflow, facts)
+    except RenderError as error:
+        return _stopped(mlflow, facts, "RenderFailed", f"Failed to render Helm chart: {error}", ready)
+    observed = observe_migration(mlflow, facts, world)
+    return _desired(mlflow, facts, world, observed, next_step(observed), ready)
+
+
+def _blocked(mlflow: MLflow, facts: Facts, gate: module.Gate, ready: Object) -> Hold:
+    kept = recorded_condition(mlflow, "Available") if gate.leaving else None
+    status = stopped_status(mlflow, facts, gate.reason, gate.message, progressing=True, available=kept, module=ready)
+    return Hold(gate.reason, gate.message, status=status, requeue_after=GATE_REQUEUE)
+
+
+def _stopped(mlflow: MLflow, facts: Facts, reason: str, message: str, ready: Object | None) -> Hold:
+    return Hold(
+        reason,
+        message,
+        status=stopped_status(mlflow, facts, reason, message, module=ready),
+        events=[EventNote(reason, message, "Warning")],
+        requeue_after=ERROR_REQUEUE,
+    )
+
+
+def _missing_ca(mlflow: MLflow, facts: Facts, world: World) -> str | None:
+    bundle, namespace = mlflow.spec.ca_bundle_config_map, facts.settings.target_namespace
+    if bundle is None or world.get(builtin.ConfigMap, namespace, bundle.name) is not None:
+        return None
+    return f'CA bundle ConfigMap "{bundle.name}" not found in namespace "{namespace}"'
+
+
+def _desired(
+    mlflow: MLflow, facts: Facts, world: World, observed: Observed, step: Step, ready: Object | None
+) -> Desired:
+    names = facts.names(mlflow)
+    server = (builtin.Deployment, Key(names.namespace, names.server))
+    made = children(mlflow, facts, replicas=0 if step.scale is Scale.ZERO else None)
+    kept: list[tuple[Kind, Key]] = [(builtin.Job, key_of(job)) for job in world.owned(builtin.Job)]
+    if mlflow.spec.storage is None:
+        kept.append((builtin.PersistentVolumeClaim, Key(names.namespace, names.claim)))
+    if step.scale is Scale.LEAVE:
+        made = [child for child in made if child.object["kind"] != builtin.Deployment.kind]
+        kept.append(server)
+    deleted: list[tuple[Kind, Key]] = []
+    if mlflow.spec.garbage_collection is None:
+        # ClusterRoles are watched, not owned as a kind: this one is ours alone and goes by name.
+        deleted.append((builtin.ClusterRole, Key("", names.gc)))
+    match step.action:
+        case JobAction.CREATE:
+            made.append(Child(migration_job.migration_job(mlflow, facts), policy=Policy.ONCE))
+        case JobAction.CREATE_PREFLIGHT:
+            made.append(Child(migration_job.preflight_job(mlflow, facts), policy=Policy.ONCE))
+        case JobAction.DELETE:
+            deleted.append((builtin.Job, Key(names.namespace, observed.job.name)))
+        case JobAction.DELETE_PREFLIGHT:
+            deleted.append((builtin.Job, Key(names.namespace, observed.preflight.name)))
+        case JobAction.NOTHING:
+            pass
+    up = rollout(world.get(*_place(server)))
+    finished = step.verdict is Verdict.ROLLOUT and up.ready
+    problems = _problems(mlflow, facts, world, ready=up.ready)
+
+    def status(resource: MLflow, live: Live) -> Object:
+        if step.scale is Scale.LEAVE and (left := world.get(*_place(server))) is not None:
+            live = Live({**live.objects, server: left}, live.failures, live.waiting, live.conditions)
+        return running_status(resource, facts, step, live, problems, ready)
+
+    return Desired(
+        made,
+        status=status,
+        patch={"metadata": {"annotations": {FORCE_MIGRATE: None}}} if finished and observed.forced else None,
+        events=_events(mlflow, observed, step, problems, up.ready, finished=finished),
+        requeue_after=step.requeue if step.requeue is not None else None if up.ready else NOT_READY_REQUEUE,
+        keep=kept,
+        delete=deleted,
+    )
+
+
+def _place(place: tuple[Kind, Key]) -> tuple[Kind, str, str]:
+    return place[0], place[1].namespace, place[1].name
+
+
+def _problems(mlflow: MLflow, facts: Facts, world: World, *, ready: bool) -> list[Problem]:
+    differences: list[str] = []
+    if mlflow.spec.storage is not None and not facts.foreign_claim:
+        differences = claim_differences(claim(mlflow, facts), facts.claim, facts.storage_class)
+    problems = spec_problems(mlflow, facts.claim, differences)
+    secret, namespace = facts.settings.tls_secret, facts.settings.target_namespace
+    if not ready and world.get(builtin.Secret, namespace, secret) is None:
+        text = f"Secret {secret} with the serving certificate does not exist in namespace {namespace}; pods wait for it"
+        problems.append(Problem("ServingCertificateMissing", text))
+    return problems
+
+
+def _events(
+    mlflow: MLflow, observed: Observed, step: Step, problems: list[Problem], ready: bool, *, finished: bool
+) -> list[EventNote]:
+    """What a person would want to know, once."""
+    notes = [
+        EventNote(one.reason, one.message, "Warning") for one in problems if one.reason != "ServingCertificateMissing"
+    ]
+    recorded = observed.condition or {}
+    if step.reason and (recorded.get("reason"), recorded.get("message")) != (step.reason, step.message):
+        bad = step.verdict is Verdict.FAILURE or step.reason == RETRYING
+        notes.append(EventNote(step.reason, step.message, "Warning" if bad else "Normal"))
+    if step.warning:
+        notes.append(EventNote("MigrationNotStarting", step.warning, "Warning"))
+    if finished:
+        notes.append(EventNote("MigrationSucceeded", f"MLflow {observed.supported} is migrated and rolled out"))
+    available = recorded_condition(mlflow, "Available") or {}
+    if ready and step.scale is Scale.FULL and available.get("status") != "True":
+        notes.append(EventNote("DeploymentReady", READY))
+    return notes
+
+
+# Whom an event wakes
+
+
+def _owners(obj: Object, reader: Reader) -> Iterable[Key]:
+    """The MLflows that the object names as its owners."""
+    return [
+        Key("", owner["name"])
+        for owner in owners_of(obj)
+        if owner.get("kind") == MLFLOW.kind_name and str(owner.get("apiVersion", "")).startswith(f"{MLFLOW.group}/")
+    ]
+
+
+def _everyone(obj: Object, reader: Reader) -> Iterable[Key]:
+    return [key_of(mlflow) for mlflow in reader.list(MLFLOW.kind)]
+
+
+def _instance(pod: Object, reader: Reader) -> Iterable[Key]:
+    """A pod of a server or of a migration wakes its MLflow."""
+    labels = labels_of(pod)
+    if instance := labels.get(migration_job.MIGRATION_INSTANCE):
+        return [Key("", instance)]
+    app = labels.get("app", "")
+    if app == SHARED_NAME:
+        return [Key("", SHARED_NAME)]
+    return [Key("", app.removeprefix("mlflow-"))] if app.startswith("mlflow-") else []
+
+
+def _users(settings: Settings) -> MapFn:
+    """A Secret or ConfigMap wakes the MLflows that read it; the platform's CA bundle wakes all."""
+
+    def users(obj: Object, reader: Reader) -> Iterable[Key]:
+        found = reader.list(MLFLOW.kind)
+        if name_of(obj) == PLATFORM_CA:
+            return [key_of(mlflow) for mlflow in found]
+        return [key_of(mlflow) for mlflow in found if name_of(obj) in _names_read_by(mlflow, settings)]
+
+    return users
+
+
+def _names_read_by(data: Object, settings: Settings) -> set[str]:
+    try:
+        mlflow = MLflow.parse(data)
+    except msgspec.ValidationError:
+        return set()  # Its own pass says what is wrong with it.
+    bundle = mlflow.spec.ca_bundle_config_map
+    return {name for _, name, _ in references(mlflow, settings)} | ({bundle.name} if bundle else set())
