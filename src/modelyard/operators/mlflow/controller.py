@@ -27,7 +27,7 @@ from modelyard.operators.mlflow.problems import Problem, spec_problems
 from modelyard.operators.mlflow.status import READY, rollout, running_status, stopped_status
 from modelyard.operators.parts.storage import claim_differences
 from modelyard.runtime.controller import Controller, MapFn, Owns, Permission, Reader, Watch
-from modelyard.runtime.desired import Child, Desired, EventNote, Hold, Live, Policy
+from modelyard.runtime.desired import Child, Desired, EventNote, Hold, Live, Policy, Stage
 from modelyard.runtime.world import World
 
 NOT_READY_REQUEUE = 10.0
@@ -66,8 +66,6 @@ def mlflow_controller(settings: Settings) -> Controller:
             Watch(builtin.StorageClass),
             *([Watch(MLFLOW_OPERATOR.kind, to=_everyone, optional=True)] if settings.module else []),
         ],
-        # Upstream's: what it applied and we do not want goes away when we take over.
-        field_manager="mlflow-operator",
         ready_condition="Available",
         permissions=_GRANTED,
     )
@@ -154,14 +152,15 @@ def _desired(
         made = [child for child in made if child.object["kind"] != builtin.Deployment.kind]
         kept.append(server)
     deleted: list[tuple[Kind, Key]] = []
+    jobs: list[Child] = []
     if mlflow.spec.garbage_collection is None:
         # ClusterRoles are watched, not owned as a kind: this one is ours alone and goes by name.
         deleted.append((builtin.ClusterRole, Key("", names.gc)))
     match step.action:
         case JobAction.CREATE:
-            made.append(Child(migration_job.migration_job(mlflow, facts), policy=Policy.ONCE))
+            jobs.append(Child(migration_job.migration_job(mlflow, facts), policy=Policy.ONCE))
         case JobAction.CREATE_PREFLIGHT:
-            made.append(Child(migration_job.preflight_job(mlflow, facts), policy=Policy.ONCE))
+            jobs.append(Child(migration_job.preflight_job(mlflow, facts), policy=Policy.ONCE))
         case JobAction.DELETE:
             deleted.append((builtin.Job, Key(names.namespace, observed.job.name)))
         case JobAction.DELETE_PREFLIGHT:
@@ -178,7 +177,8 @@ def _desired(
         return running_status(resource, facts, step, live, problems, ready)
 
     return Desired(
-        made,
+        # A Job is made only when all else, the scaled-down server above all, is in place.
+        stages=[Stage(made), Stage(jobs)],
         status=status,
         patch={"metadata": {"annotations": {FORCE_MIGRATE: None}}} if finished and observed.forced else None,
         events=_events(mlflow, observed, step, problems, up.ready, finished=finished),

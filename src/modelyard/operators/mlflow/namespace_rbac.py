@@ -32,7 +32,6 @@ def namespace_controller(settings: Settings) -> Controller:
             Watch(MLFLOW.kind, to=_workspaces_of),
             Watch(Auth, to=_all_workspaces, optional=True),
         ],
-        field_manager="mlflow-operator",
         permissions=[
             Permission(
                 (builtin.ClusterRole.group,),
