@@ -1,0 +1,241 @@
+"""The same random sequence of requests on our API server and on a real one: every answer must agree, but for what is masked.
+
+`python -m tests.chaos.differential --sequences 500 --seed 1`
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import re
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from modelyard.kube.client import Client
+from modelyard.kube.config import connect
+from modelyard.kube.errors import ApiError, Unreachable
+from modelyard.kube.kinds import Kind
+from modelyard.local.apiserver import ApiServer
+from tests.chaos import differential_objects as objects
+from tests.real.cluster import RealCluster
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+_UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_ADDRESS = re.compile(r"\b(10\.96|127\.\d+)\.\d+\.\d+\b")
+_VERSION_TEXT = re.compile(r'(resourceVersion"?: ?"?)\d+')
+
+
+@dataclass(frozen=True)
+class Step:
+    """One request, as data; the same on both servers."""
+
+    verb: str
+    kind: Kind
+    name: str = ""
+    body: Any = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    content: str = ""
+    subresource: str = ""
+
+    def __str__(self) -> str:
+        body = msgspec.json.encode(self.body).decode() if self.body is not None else ""
+        return f"{self.verb} {self.kind.kind} {self.name} {self.subresource} {dict(self.options)} {self.content} {body}"
+
+
+@dataclass
+class Answer:
+    code: int
+    body: Any
+
+
+async def send(client: Client, namespace: str, step: Step, versions: dict[str, str]) -> Answer:
+    """Performs a step; `update` sends the version that this server gave last, unless it is to be stale."""
+    kind = step.kind
+    path = kind.path(namespace if kind.namespaced else "", step.name if step.verb != "create" else "", step.subresource)
+    body = step.body
+    if (
+        step.verb == "update"
+        and isinstance(body, dict)
+        and body.get("metadata", {}).get("resourceVersion") == "current"
+    ):
+        body = {
+            **body,
+            "metadata": {**body["metadata"], "resourceVersion": versions.get(f"{kind.kind}/{step.name}", "1")},
+        }
+    methods = {
+        "create": "POST",
+        "update": "PUT",
+        "patch": "PATCH",
+        "delete": "DELETE",
+        "get": "GET",
+        "list": "GET",
+        "deletecollection": "DELETE",
+    }
+    headers = {"Content-Type": step.content or "application/json", "Accept": "application/json"}
+    data = msgspec.json.encode(body) if body is not None else b""
+    response = await client.transport.send(
+        methods[step.verb], path, query=step.options, headers=headers, body=data, timeout=30
+    )
+    raw = await response.read()
+    answer: Any = msgspec.json.decode(raw) if raw else None
+    if isinstance(answer, dict) and response.status < 300 and answer.get("metadata", {}).get("name"):
+        versions[f"{kind.kind}/{answer['metadata']['name']}"] = answer["metadata"].get("resourceVersion", "")
+    return Answer(response.status, answer)
+
+
+def masked(value: Any, namespace: str) -> Any:
+    """The same for two servers that did the same: ids, times, versions and addresses are taken out."""
+    if isinstance(value, dict):
+        made = {}
+        for key, one in value.items():
+            if key in (
+                "uid",
+                "resourceVersion",
+                "creationTimestamp",
+                "deletionTimestamp",
+                "time",
+                "continue",
+                "remainingItemCount",
+            ):
+                made[key] = "*" if one else one
+            elif (key in ("clusterIP", "nodePort", "healthCheckNodePort") and one not in ("None", "", 0)) or (
+                key == "clusterIPs" and one != ["None"]
+            ):
+                made[key] = "*"
+            else:
+                made[key] = masked(one, namespace)
+        return made
+    if isinstance(value, list):
+        return [masked(one, namespace) for one in value]
+    if isinstance(value, str):
+        text = value.replace(namespace, "NS")
+        return _ADDRESS.sub("IP", _VERSION_TEXT.sub(r"\1*", _UID.sub("UID", _TIME.sub("TIME", text))))
+    return value
+
+
+@dataclass
+class Difference:
+    sequence: int
+    step: Step
+    ours: Answer
+    real: Answer
+    where: list[str]
+
+    def __str__(self) -> str:
+        lines = [f"sequence {self.sequence}: {self.step}"[:1500]]
+        lines += [f"   {line}"[:600] for line in self.where[:12]]
+        return "\n".join(lines)
+
+
+def paths(ours: Any, real: Any, at: str = "") -> list[str]:
+    """Where two answers differ."""
+    if isinstance(ours, dict) and isinstance(real, dict):
+        found: list[str] = []
+        for key in sorted(set(ours) | set(real)):
+            if key not in ours:
+                found.append(f"{at}.{key}: only real: {real[key]!r}")
+            elif key not in real:
+                found.append(f"{at}.{key}: only ours: {ours[key]!r}")
+            else:
+                found += paths(ours[key], real[key], f"{at}.{key}")
+        return found
+    if isinstance(ours, list) and isinstance(real, list) and len(ours) == len(real):
+        return [line for i, (a, b) in enumerate(zip(ours, real, strict=True)) for line in paths(a, b, f"{at}[{i}]")]
+    return [] if ours == real else [f"{at}: ours {ours!r} != real {real!r}"]
+
+
+EXPLAINED: tuple[tuple[str, str], ...] = ()
+"""`(pattern of a difference, why it is one we keep)`."""
+
+
+def unexplained(lines: list[str]) -> list[str]:
+    return [line for line in lines if not any(re.search(pattern, line) for pattern, _ in EXPLAINED)]
+
+
+async def run_sequence(number: int, seed: int, ours: Client, real: Client, left_out: list[str]) -> Difference | None:
+    chance = random.Random(f"{seed}/{number}")
+    namespace = f"fuzz-{seed}-{number}"
+    for client in (ours, real):
+        await client.create(objects.NAMESPACE, {"metadata": {"name": namespace}})
+    versions: tuple[dict[str, str], dict[str, str]] = ({}, {})
+    steps = objects.sequence(chance, namespace)
+    try:
+        for step in steps:
+            step = Step(**step)
+            try:
+                theirs = await send(real, namespace, step, versions[1])
+            except Unreachable as why:
+                left_out.append(
+                    f"sequence {number}: the real server did not answer {step.verb} {step.kind.kind}: {why}"
+                )
+                return None
+            mine = await send(ours, namespace, step, versions[0])
+            where = [] if mine.code == theirs.code else [f"code: ours {mine.code} != real {theirs.code}"]
+            where += paths(masked(mine.body, namespace), masked(theirs.body, namespace))
+            if where := unexplained(where):
+                return Difference(number, step, mine, theirs, where)
+    finally:
+        for client in (ours, real):
+            try:
+                await client.delete(objects.NAMESPACE, "", namespace)
+            except ApiError:
+                continue
+    return None
+
+
+async def fuzz(
+    cluster: RealCluster, sequences: int, seed: int, seconds: float | None, stop_after: int
+) -> tuple[int, list[Difference], list[str]]:
+    differences: list[Difference] = []
+    left_out: list[str] = []
+    done = 0
+    deadline = time.monotonic() + seconds if seconds else None
+    real = connect(cluster.kubeconfig)
+    async with ApiServer() as server:
+        ours = server.client()
+        try:
+            for client in (ours, real):
+                await objects.install(client)
+            for number in range(sequences):
+                if deadline and time.monotonic() > deadline:
+                    break
+                found = await run_sequence(number, seed, ours, real, left_out)
+                done += 1
+                if found is not None:
+                    differences.append(found)
+                    if len(differences) >= stop_after:
+                        break
+        finally:
+            await real.close()
+    return done, differences, left_out
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sequences", type=int, default=500)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--seconds", type=float, default=None)
+    parser.add_argument("--stop-after", type=int, default=10, help="differences to show at most")
+    args = parser.parse_args()
+    with RealCluster() as cluster:
+        done, differences, left_out = asyncio.run(
+            fuzz(cluster, args.sequences, args.seed, args.seconds, args.stop_after)
+        )
+    for one in differences:
+        print(one, end="\n\n")
+    for line in left_out:
+        print(f"left out: {line}")
+    print(
+        f"seed {args.seed}: {done} sequences, {len(differences)} with an unexplained difference, {len(left_out)} cut short by the real server"
+    )
+    return 1 if differences else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
