@@ -1,0 +1,161 @@
+"""The rules of a custom resource in one version, compiled from its definition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from modelyard.kube.kinds import Kind, Object
+from modelyard.local.apiserver.cel import RuleValidator, compile_validator
+from modelyard.local.apiserver.problems import Cause, invalid_value
+from modelyard.local.apiserver.resources import PlainStrategy
+from modelyard.local.apiserver.structural import (
+    Validator,
+    compile_embedded_rules,
+    compile_list_rules,
+    compile_settling,
+    read_schema,
+)
+
+_BLOCKING = frozenset(
+    {
+        "FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid",
+    }
+)  # fmt: skip
+_NOT_CHECKED = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation"
+_LARGEST_INT32 = 2**31 - 1
+
+
+class CustomStrategy(PlainStrategy):
+    """Pruning, defaulting and validation by schema. The parts compile when first needed."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        schema: Mapping[str, Any],
+        *,
+        has_status: bool,
+        scale: Object | None = None,
+        preserve_unknown: bool = False,
+    ) -> None:
+        super().__init__(has_status=has_status)
+        self.kind = kind
+        self.schema = schema
+        self._scale = scale
+        self._preserve_unknown = preserve_unknown
+        self._settle: Callable[[Object], list[str]] | None = None
+        self._compiled: _Compiled | None = None
+
+    def settle(self, obj: Object) -> list[str]:
+        """Drops unknown fields and fills in defaults, in place; returns the paths of what was dropped."""
+        if self._settle is None:
+            root = read_schema(self.schema)
+            root.preserve = root.preserve or self._preserve_unknown
+            self._settle = compile_settling(root)
+        return self._settle(obj)
+
+    def default(self, obj: Object) -> None:
+        self.settle(obj)
+
+    def bumps_generation(self, new: Object, old: Object) -> bool:
+        """Everything beside metadata counts; a status with a subresource of its own is the old one by now."""
+        return _without_metadata(new) != _without_metadata(old)
+
+    def validate(self, obj: Object, old: Object | None, subresource: str) -> list[Cause]:
+        compiled = self._compiled
+        if compiled is None:
+            compiled = self._compiled = _Compiled(self.schema)
+        if subresource == "status":
+            causes = self._validate_status(compiled, obj, old)
+        elif old is None:
+            causes = compiled.whole.validate(obj) + self._scale_causes(obj, "specReplicasPath", "statusReplicasPath")
+        else:
+            causes = compiled.whole.validate_update(obj, old)
+            causes += self._scale_causes(obj, "specReplicasPath", "statusReplicasPath")
+        if compiled.embedded is not None and subresource != "status":
+            causes += compiled.embedded(obj)
+        if compiled.lists is not None and (found := compiled.lists(obj)) and (old is None or not compiled.lists(old)):
+            causes += found
+        if compiled.rules is not None:
+            if any(cause.reason in _BLOCKING for cause in causes):
+                causes.append(invalid_value("<nil>", None, _NOT_CHECKED))
+            else:
+                causes += compiled.rules.validate(obj, old)
+        return causes
+
+    def _validate_status(self, compiled: _Compiled, obj: Object, old: Object | None) -> list[Cause]:
+        causes = []
+        if compiled.status is not None and "status" in obj:
+            causes = compiled.status.validate_update(obj["status"], (old or {}).get("status"))
+        return causes + self._scale_causes(obj, "statusReplicasPath")
+
+    def _scale_causes(self, obj: Object, *paths: str) -> list[Cause]:
+        if self._scale is None:
+            return []
+        causes = []
+        for name in paths:
+            path = self._scale[name]
+            value, problem = _nested(obj, path, int)
+            if problem:
+                causes.append(invalid_value(path, 0, problem))
+            elif value is not None and value < 0:
+                causes.append(invalid_value(path, value, "should be a non-negative integer"))
+            elif value is not None and value > _LARGEST_INT32:
+                causes.append(invalid_value(path, value, f"should be less than or equal to {_LARGEST_INT32}"))
+        if selector := self._scale.get("labelSelectorPath"):
+            _, problem = _nested(obj, selector, str)
+            if problem:
+                causes.append(invalid_value(selector, "", problem))
+        return causes
+
+
+class _Compiled:
+    """The validators of one schema."""
+
+    __slots__ = ("embedded", "lists", "rules", "status", "whole")
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        root = read_schema(schema)
+        status = root.properties.get("status")
+        self.whole = Validator(root)
+        self.status = Validator(status, "status") if status is not None else None
+        self.embedded = compile_embedded_rules(root)
+        self.lists = compile_list_rules(root)
+        self.rules: RuleValidator | None = compile_validator(root)
+
+
+def _without_metadata(obj: Object) -> Object:
+    return {name: value for name, value in obj.items() if name != "metadata"}
+
+
+_GO_TYPES = {
+    str: "string", bool: "bool", int: "int64", float: "float64", list: "[]interface {}", dict: "map[string]interface {}",
+    type(None): "<nil>",
+}  # fmt: skip
+
+
+def _nested(obj: Object, path: str, wanted: type) -> tuple[Any, str]:
+    """The value at a dotted path (None when absent), and what is wrong with its type."""
+    value: Any = obj
+    parts = path.removeprefix(".").split(".")
+    for index, part in enumerate(parts):
+        if type(value) is not dict:
+            shown = "." + ".".join(parts[:index])
+            return None, (
+                f"{shown} accessor error: {_go_print(value)} is of the type {_GO_TYPES[type(value)]}, "
+                "expected map[string]interface{}"
+            )
+        if part not in value:
+            return None, ""
+        value = value[part]
+    if type(value) is not wanted:
+        shown = "." + ".".join(parts)
+        expected = "int64" if wanted is int else "string"
+        return None, (
+            f"{shown} accessor error: {_go_print(value)} is of the type {_GO_TYPES[type(value)]}, expected {expected}"
+        )
+    return value, ""
+
+
+def _go_print(value: Any) -> str:
+    return "<nil>" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
