@@ -182,3 +182,35 @@ def become(uid: int, gid: int, groups: list[int]) -> None:
         os.setgid(gid)
         os.setuid(uid)
     prctl(PR_SET_NO_NEW_PRIVS, 1)
+
+
+def probe(directory: str) -> None:
+    """Try the whole way into a container in a child process; raises with the step that this machine refuses."""
+    owner = (os.getuid(), os.getgid())
+    failed_read, failed_write = os.pipe()
+    flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS | (CLONE_NEWUSER if owner[0] != 0 else 0)
+    pid = clone(flags)
+    if pid == 0:
+        try:
+            if owner[0] != 0:
+                map_user(*owner, *owner)
+            usr = {"type": "bind", "source": "/usr", "target": "/usr", "readonly": True}
+            enter_root({"root": directory, "mounts": [usr, {"type": "proc", "target": "/proc"}]})
+        except BaseException as error:
+            os.write(failed_write, str(error).encode())
+        os._exit(0)
+    os.close(failed_write)
+    failure = os.read(failed_read, 4096)
+    os.waitpid(pid, 0)
+    if failure:
+        raise NamespaceError(0, failure.decode(errors="replace"))
+
+
+if __name__ == "__main__":
+    import sys
+
+    try:
+        probe(sys.argv[1])
+    except OSError as failure:
+        print(failure, file=sys.stderr)
+        sys.exit(1)
