@@ -74,6 +74,11 @@ class MemoryCluster:
         place = (kind, Key(namespace if kind.namespaced else "", name))
         self.objects.pop(place, None)
 
+    def serve(self, kind: Kind, served: bool = True) -> None:
+        """From now on the API serves this kind, or no longer does."""
+        self._kinds[kind.api_version, kind.kind] = kind
+        self._unserved = self._unserved - {kind} if served else self._unserved | {kind}
+
     def advance(self, seconds: float) -> None:
         """Lets time pass."""
         self._elapsed += seconds
