@@ -23,6 +23,9 @@ class Strategy(Protocol):
 
     Objects come in the version the strategy is for. `subresource` is empty for the main resource."""
 
+    counts_generation: bool
+    """Whether objects have `metadata.generation` (a ConfigMap has none)."""
+
     def default(self, obj: Object) -> None:
         """Fills in defaults, in place. Called on every write, and on reads of objects stored under another strategy."""
 
@@ -41,6 +44,12 @@ class Strategy(Protocol):
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         """Texts for Warning headers of a write that succeeds."""
 
+    def start_deletion(self, obj: Object) -> None:
+        """Changes an object that gets its deletionTimestamp now (a namespace's phase), in place."""
+
+    def holds_deletion(self, obj: Object) -> bool:
+        """Whether the object must stay although no finalizer is left in its metadata (a namespace's `spec.finalizers`)."""
+
     def canonical_name(self, obj: Object) -> str | None:
         """What is wrong with `metadata.name` (with `generateName` where the name is empty); None when it is fine."""
 
@@ -52,7 +61,6 @@ class PlainStrategy:
     """The rules that most resources share; others override parts of it."""
 
     counts_generation = True
-    """Whether the resource has `metadata.generation` at all (a ConfigMap has none)."""
 
     def __init__(self, *, has_status: bool = False) -> None:
         self.has_status = has_status
@@ -92,6 +100,12 @@ class PlainStrategy:
 
     def warnings(self, obj: Object, old: Object | None) -> list[str]:
         return []
+
+    def start_deletion(self, obj: Object) -> None:
+        """Nothing beside the metadata."""
+
+    def holds_deletion(self, obj: Object) -> bool:
+        return False
 
     def canonical_name(self, obj: Object) -> str | None:
         metadata = obj["metadata"]
@@ -175,6 +189,10 @@ class ServedResource:
     create_on_update: bool = False
     unconditional_update: bool = True
     """Whether an update may come without a resourceVersion."""
+    returns_deleted: bool = False
+    """Whether a delete answers with the object instead of a Status."""
+    graceful: bool = False
+    """Whether deletion waits for a grace period (pods)."""
     deprecation: str = ""
     """A Warning text for every request to this version."""
     handler: Handler | None = None
@@ -212,6 +230,19 @@ class Registry:
             if resource.kind.kind == kind and resource.kind.group == group and resource.kind.version == version:
                 return resource
         return None
+
+    def by_storage(self, storage: str) -> ServedResource | None:
+        """A resource through which a collection's objects can be written as they are stored."""
+        other = None
+        for resource in self._resources.values():
+            if resource.storage == storage and resource.handler is None:
+                if resource.stored_as_served:
+                    return resource
+                other = resource
+        return other
+
+    def serves(self, group: str, version: str) -> bool:
+        return any(g == group and v == version for g, v, _ in self._resources)
 
     def versions_of(self, group: str, plural: str) -> list[ServedResource]:
         return [r for (g, _, p), r in self._resources.items() if g == group and p == plural]

@@ -19,6 +19,9 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(dict)
 encode = _encoder.encode
 
+MOST_BYTES = 1536 * 1024
+"""How large an object may be."""
+
 
 def decode(raw: bytes) -> Object:
     obj: Object = _decoder.decode(raw)
@@ -126,6 +129,10 @@ class Stale(Exception):
     def __init__(self, latest: Stored | None) -> None:
         super().__init__("the object changed meanwhile")
         self.latest = latest
+
+
+class TooLarge(Exception):
+    """The object is larger than an object may be."""
 
 
 class WriteFailed(Exception):
@@ -271,7 +278,7 @@ class Store:
         return self._collection(storage).items.get(key)
 
     async def put(self, storage: str, obj: Object, expected: Stored | None, rules: object = None) -> Stored:
-        """Writes an object (a create where nothing is expected); its resourceVersion is set. Raises Stale or WriteFailed."""
+        """Writes an object (a create where nothing is expected); its resourceVersion is set. Raises Stale, TooLarge or WriteFailed."""
         metadata = obj["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]
         current = self.latest(storage, namespace, name)
@@ -280,8 +287,11 @@ class Store:
         self._issued = version = self._issued + 1
         metadata["resourceVersion"] = str(version)
         references = metadata.get("ownerReferences")
+        raw = _encoder.encode(obj)
+        if len(raw) > MOST_BYTES:
+            raise TooLarge
         new = Stored(
-            storage, namespace, name, version, _encoder.encode(obj),
+            storage, namespace, name, version, raw,
             born=version if expected is None else expected.born,
             uid=metadata.get("uid", ""),
             labels=metadata.get("labels"),

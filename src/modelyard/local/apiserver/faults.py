@@ -1,0 +1,111 @@
+"""Faults on demand: latency, refusals, lost watches, forgotten history and stale reads, per verb and resource."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from modelyard.local.apiserver import problems
+from modelyard.local.apiserver.paths import Target
+from modelyard.local.apiserver.problems import Problem
+
+if TYPE_CHECKING:
+    from modelyard.local.apiserver.server import ApiServer
+
+
+@dataclass
+class Fault:
+    """What goes wrong, for which requests, and how often. Remove it with `faults.remove`."""
+
+    verbs: frozenset[str]
+    resource: str
+    namespace: str
+    name: str
+    status: int
+    message: str
+    delay: float
+    times: int | None
+    skip: int
+    hits: int = field(default=0)
+
+    def concerns(self, target: Target) -> bool:
+        full = f"{target.resource}.{target.group}" if target.group else target.resource
+        return (
+            (not self.verbs or target.verb in self.verbs)
+            and self.resource in ("", target.resource, full)
+            and self.namespace in ("", target.namespace)
+            and self.name in ("", target.name)
+        )
+
+
+class Faults:
+    """The faults of a server. Without any they cost nothing."""
+
+    def __init__(self) -> None:
+        self._faults: list[Fault] = []
+        self._frozen = False
+
+    @property
+    def active(self) -> bool:
+        return bool(self._faults)
+
+    def add(
+        self,
+        *verbs: str,
+        resource: str = "",
+        namespace: str = "",
+        name: str = "",
+        status: int = 0,
+        message: str = "",
+        delay: float = 0.0,
+        times: int | None = None,
+        skip: int = 0,
+    ) -> Fault:
+        """From now on, requests that fit are delayed, or refused with a status (409, 429, 500, 503, ...), or both.
+
+        No verbs: all of them. `times` ends the fault after so many hits; `skip` lets the first ones pass."""
+        fault = Fault(frozenset(verbs), resource, namespace, name, status, message, delay, times, skip)
+        self._faults.append(fault)
+        return fault
+
+    def remove(self, fault: Fault) -> None:
+        if fault in self._faults:
+            self._faults.remove(fault)
+
+    def clear(self) -> None:
+        self._faults.clear()
+
+    async def before(self, target: Target, server: ApiServer) -> None:
+        for fault in list(self._faults):
+            if not fault.concerns(target):
+                continue
+            if fault.skip:
+                fault.skip -= 1
+                continue
+            fault.hits += 1
+            if fault.times is not None and fault.hits >= fault.times:
+                self.remove(fault)
+            if fault.delay:
+                await asyncio.sleep(fault.delay)
+            if fault.status:
+                raise _refusal(fault, target, server)
+
+
+def _refusal(fault: Fault, target: Target, server: ApiServer) -> Problem:
+    message = fault.message or "a fault of the test bench"
+    resource = server.registry.lookup(target.group, target.version, target.resource)
+    match fault.status:
+        case 409 if resource is not None:
+            return problems.conflict(resource.kind, target.name, fault.message or problems.OPTIMISTIC_LOCK)
+        case 429:
+            return problems.too_many_requests(message)
+        case 500:
+            return problems.internal_error(message)
+        case 503:
+            return problems.service_unavailable(message)
+        case 504:
+            return problems.timeout(message)
+        case 410:
+            return problems.expired(message)
+    return problems.custom(fault.status, "", message)

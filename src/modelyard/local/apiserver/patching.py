@@ -1,0 +1,169 @@
+"""The four kinds of patches, as transforms of a live object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from modelyard.kube import patches
+from modelyard.kube.kinds import Kind, Object
+from modelyard.local.apiserver import bodies, problems
+from modelyard.local.apiserver.bodies import Unreadable
+from modelyard.local.apiserver.options import APPLY
+from modelyard.local.apiserver.ownership import Ownership
+from modelyard.local.apiserver.problems import Problem
+from modelyard.local.apiserver.resources import ServedResource
+from modelyard.local.apiserver.store import decode, encode
+from modelyard.local.apiserver.writes import Transform, Write, Writes
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+_MOST_OPERATIONS = 10_000
+_NO_KIND = Kind("", "", "", "")
+
+
+def accepted_types(resource: ServedResource) -> tuple[str, ...]:
+    if resource.custom:
+        return (JSON_PATCH, MERGE_PATCH, APPLY)
+    return (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY)
+
+
+def read_patch(body: bytes, patch_type: str) -> tuple[Any, list[str]]:
+    """The patch as data, and the paths of keys that an apply gave twice. Raises 400."""
+    if patch_type == APPLY:
+        try:
+            value, duplicates = bodies.decode_yaml(body)
+        except Unreadable as error:
+            raise problems.bad_request(f"error decoding YAML: {error}") from None
+        if not isinstance(value, dict):
+            raise problems.bad_request("error decoding YAML: an object is required")
+        return value, duplicates
+    try:
+        value, _ = bodies.decode_json(body)
+    except Unreadable:
+        raise problems.bad_request("invalid JSON patch") from None
+    if patch_type == JSON_PATCH:
+        if not isinstance(value, list):
+            raise problems.bad_request(
+                f"error decoding patch: json: cannot unmarshal {_go_type(value)} into Go value of type []handlers.jsonPatchOp"
+            )
+        if len(value) > _MOST_OPERATIONS:
+            raise problems.too_large(
+                f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(value)}"
+            )
+    elif not isinstance(value, dict):
+        raise problems.bad_request(
+            f"error decoding patch: json: cannot unmarshal {_go_type(value)} into Go value of type map[string]interface {{}}"
+        )
+    return value, []
+
+
+class Patches:
+    def __init__(self, writes: Writes, ownership: Ownership, clock: Callable[[], datetime]) -> None:
+        self._writes = writes
+        self._ownership = ownership
+        self._clock = clock
+
+    def patched(self, resource: ServedResource, raw: bytes, patch: Any, patch_type: str) -> Object:
+        """A document with a JSON, merge or strategic patch applied; the result is the caller's own."""
+        document = decode(raw)
+        try:
+            if patch_type == JSON_PATCH:
+                result = patches.json_patch(document, patch)
+            elif patch_type == MERGE_PATCH:
+                result = patches.merge_patch(document, patch)
+            else:
+                result = patches.strategic_patch(document, patch, self._ownership.schema(resource))
+        except patches.PatchError as error:
+            if patch_type == STRATEGIC_PATCH:
+                raise problems.bad_request(str(error)) from None
+            # The real server keeps the reason of a failed JSON patch to itself.
+            message = "the server rejected our request due to an error in our request"
+            raise problems.custom(422, "Invalid", message, {}) from error
+        if not isinstance(result, dict):
+            raise problems.bad_request("the patch does not leave an object")
+        # A patch may leave the same list in two places; what follows changes objects in place.
+        return decode(encode(result))
+
+    def transform(self, write: Write, patch: Any, patch_type: str) -> Transform:
+        """For JSON, merge and strategic patches."""
+
+        async def patched(raw: bytes | None) -> Object:
+            assert raw is not None
+            result = self.patched(write.resource, raw, patch, patch_type)
+            _check_kind(write.resource, result)
+            obj = self._accepted(write, result)
+            self._writes.check_name(write, obj)
+            return obj
+
+        return patched
+
+    def _accepted(self, write: Write, result: Object) -> Object:
+        try:
+            return self._writes.accept(write, result, [])
+        except Problem as problem:
+            if problem.code != 400 or "cannot be handled as" not in problem.message:
+                raise
+            why = problem.message.split("cannot be handled as", 1)[1].partition(": ")[2]
+            cause = problems.invalid_value("patch", encode(result).decode(), why)
+            raise problems.invalid(_NO_KIND, "", [cause]) from None
+
+    def apply(self, write: Write, config: Object, duplicates: list[str]) -> Transform:
+        """For server-side apply."""
+        resource = write.resource
+        kind = resource.kind
+        if config.get("kind") != kind.kind or config.get("apiVersion") != kind.api_version:
+            group, _, version = str(config.get("apiVersion") or "").rpartition("/")
+            given = f"{group}/{version}, Kind={config.get('kind') or ''}"
+            raise problems.bad_request(f"invalid object type: {given}")
+        metadata = config.setdefault("metadata", {}) or {}
+        config["metadata"] = metadata
+        if not isinstance(metadata, dict):
+            raise problems.bad_request("metadata must be an object")
+        if metadata.get("managedFields"):
+            raise problems.bad_request("metadata.managedFields must be nil")
+        self._check_duplicates(write, duplicates)
+        pristine = encode(config)
+
+        async def applied(raw: bytes | None) -> Object:
+            live = decode(raw) if raw is not None else None
+            mine = decode(pristine)
+            wanted = mine["metadata"].pop("resourceVersion", None)
+            options = write.options
+            merged = self._ownership.apply(
+                resource, live, mine, options.field_manager, write.subresource, force=options.force, now=self._clock()
+            )
+            # It shares parts with the live object, and what follows changes it in place.
+            merged = decode(encode(merged))
+            if wanted:
+                merged["metadata"]["resourceVersion"] = wanted
+            self._writes.check_name(write, merged)
+            return self._writes.accept(write, merged, [])
+
+        return applied
+
+    @staticmethod
+    def _check_duplicates(write: Write, duplicates: list[str]) -> None:
+        if not duplicates or write.options.field_validation == "Ignore":
+            return
+        texts = [f'duplicate field "{path}"' for path in duplicates]
+        if write.options.field_validation == "Strict":
+            raise problems.bad_request(f"error strict decoding patch: strict decoding error: {', '.join(texts)}")
+        write.warnings += texts
+
+
+def _check_kind(resource: ServedResource, result: Object) -> None:
+    kind = resource.kind
+    given_kind, given_version = result.get("kind") or kind.kind, result.get("apiVersion") or kind.api_version
+    if given_kind != kind.kind or given_version != kind.api_version:
+        why = f'no kind "{given_kind}" is registered for version "{given_version}" in scheme "pkg/api/legacyscheme/scheme.go:30"'
+        cause = problems.invalid_value("patch", encode(result).decode(), why)
+        raise problems.invalid(_NO_KIND, "", [cause])
+
+
+def _go_type(value: object) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    return {str: "string", list: "array", dict: "object", int: "number", float: "number"}.get(type(value), "null")

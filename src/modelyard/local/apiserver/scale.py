@@ -1,0 +1,135 @@
+"""The scale subresource: an object's replicas, read and written as an autoscaling/v1 Scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modelyard.kube.kinds import Kind, Object
+from modelyard.kube.selectors import SelectorError, from_object
+from modelyard.local.apiserver import problems
+from modelyard.local.apiserver.patching import Patches
+from modelyard.local.apiserver.problems import invalid_value
+from modelyard.local.apiserver.resources import ServedResource
+from modelyard.local.apiserver.store import decode, encode
+from modelyard.local.apiserver.writes import Transform, Write
+
+SCALE = Kind("autoscaling", "v1", "Scale", "scales")
+
+
+def scale_of(resource: ServedResource, obj: Object) -> Object:
+    """The Scale of an object. Raises where a custom resource has no value at its path."""
+    spec_path, status_path, selector_path = _paths(resource)
+    metadata = obj["metadata"]
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    scale: Object = {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {name: metadata[name] for name in kept if name in metadata},
+        "spec": {},
+        "status": {"replicas": _at(obj, status_path) or 0},
+    }
+    replicas = _at(obj, spec_path)
+    if replicas is None and resource.custom:
+        raise problems.internal_error(f"the spec replicas field {go_path(spec_path)!r} does not exist")
+    if replicas:
+        scale["spec"]["replicas"] = replicas
+    selector = _at(obj, selector_path) if selector_path else None
+    text = _selector_text(selector)
+    if text:
+        scale["status"]["selector"] = text
+    return scale
+
+
+def go_path(path: str) -> str:
+    return "." + path.removeprefix(".")
+
+
+def _paths(resource: ServedResource) -> tuple[str, str, str]:
+    subresource = resource.subresources.get("scale")
+    if subresource is None or subresource.scale_paths is None:
+        raise problems.no_such_path()
+    spec, status, selector = subresource.scale_paths
+    return spec.lstrip("."), status.lstrip("."), selector.lstrip(".")
+
+
+def _selector_text(selector: object) -> str:
+    if isinstance(selector, str):
+        return selector
+    if not isinstance(selector, dict):
+        return ""
+    if "matchLabels" not in selector and "matchExpressions" not in selector:
+        # A ReplicationController's selector is a plain map.
+        selector = {"matchLabels": selector}
+    try:
+        return str(from_object(selector))
+    except SelectorError:
+        return ""
+
+
+def _at(obj: Object, path: str) -> Any:
+    value: Any = obj
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def scaling(write: Write, change: Transform) -> Transform:
+    """Turns a change of the Scale into a change of the object that it belongs to."""
+    resource = write.resource
+    spec_path, _, _ = _paths(resource)
+
+    async def scaled(raw: bytes | None) -> Object:
+        assert raw is not None
+        obj = decode(raw)
+        new = await change(encode(scale_of(resource, obj)))
+        _check(write, new)
+        target = obj
+        *parents, last = spec_path.split(".")
+        for name in parents:
+            target = target.setdefault(name, {})
+        target[last] = (new.get("spec") or {}).get("replicas") or 0
+        wanted = (new.get("metadata") or {}).get("resourceVersion")
+        if wanted:
+            obj["metadata"]["resourceVersion"] = wanted
+        else:
+            obj["metadata"].pop("resourceVersion", None)
+        return obj
+
+    return scaled
+
+
+def _check(write: Write, scale: Object) -> None:
+    if scale.get("kind") != "Scale" or scale.get("apiVersion") != SCALE.api_version:
+        raise problems.bad_request(
+            f"the object provided is unrecognized (must be of type Scale): {scale.get('apiVersion')}, Kind={scale.get('kind')}"
+        )
+    spec = scale.get("spec") or {}
+    replicas = spec.get("replicas") if isinstance(spec, dict) else None
+    if replicas is not None and type(replicas) is not int:
+        raise problems.bad_request(
+            'Scale in version "v1" cannot be handled as a Scale: json: cannot unmarshal into Go struct field '
+            "ScaleSpec.spec.replicas of type int32"
+        )
+    if replicas is not None and replicas < 0:
+        cause = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise problems.invalid(SCALE, write.name, [cause])
+
+
+def replacing(scale: Object) -> Transform:
+    """A PUT of a Scale."""
+
+    async def replaced(_: bytes | None) -> Object:
+        return {"kind": "Scale", "apiVersion": SCALE.api_version} | scale
+
+    return replaced
+
+
+def patching(patches: Patches, resource: ServedResource, patch: Any, patch_type: str) -> Transform:
+    """A patch of a Scale; a strategic one is a merge patch here, for a Scale has no lists."""
+
+    async def patched(raw: bytes | None) -> Object:
+        assert raw is not None
+        merge = "application/merge-patch+json"
+        return patches.patched(resource, raw, patch, patch_type if "json-patch" in patch_type else merge)
+
+    return patched
