@@ -124,9 +124,8 @@ def deployment_status(new: Object, old: Object) -> list[Cause]:
         detail = "cannot be greater than readyReplicas"
         found.append(invalid_value("status.availableReplicas", status["availableReplicas"], detail))
     old_count = (old.get("status") or {}).get("collisionCount")
-    if old_count is not None:
-        if (status.get("collisionCount") or 0) < old_count:
-            found.append(invalid_value("status.collisionCount", status.get("collisionCount"), "cannot be decremented"))
+    if old_count is not None and (status.get("collisionCount") or 0) < old_count:
+        found.append(invalid_value("status.collisionCount", status.get("collisionCount"), "cannot be decremented"))
     return found
 
 

@@ -83,10 +83,10 @@ def claim_update(new: Object, old: Object) -> list[Cause]:
     if bound:
         smallest, wanted = _storage(old), _storage(new)
         allocated = ((old.get("status") or {}).get("capacity") or {}).get("storage")
-        if wanted is not None and smallest is not None and parse(wanted) < parse(smallest):
-            if allocated is None or parse(wanted) <= parse(allocated):
-                detail = "field can not be less than status.capacity"
-                found.append(field_forbidden("spec.resources.requests.storage", detail))
+        shrinks = wanted is not None and smallest is not None and parse(wanted) < parse(smallest)
+        if shrinks and wanted is not None and (allocated is None or parse(wanted) <= parse(allocated)):
+            detail = "field can not be less than status.capacity"
+            found.append(field_forbidden("spec.resources.requests.storage", detail))
     elif _storage(old) != _storage(new) and before == after:
         found.append(field_forbidden("spec", _FROZEN))
     return found + checks.immutable(new["spec"].get("volumeMode"), old["spec"].get("volumeMode"), "volumeMode")
@@ -159,7 +159,8 @@ def _mirror_sources(obj: Object) -> None:
     if source is not None and reference is None:
         spec["dataSourceRef"] = dict(source)
     elif reference is not None and source is None and not reference.get("namespace"):
-        if not reference.get("apiGroup") or reference.get("kind") == "VolumeSnapshot":
+        known = not reference.get("apiGroup") or reference.get("kind") == "VolumeSnapshot"
+        if known:
             spec["dataSource"] = {key: value for key, value in reference.items() if key != "namespace"}
 
 

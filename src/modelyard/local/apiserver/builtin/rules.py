@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -40,6 +41,8 @@ class Rules:
     status_keeps: tuple[str, ...] = ()
     """Metadata that a write to the status cannot change."""
     initial_status: Object | None = None
+    status_at_create: bool = False
+    """Whether a creator may set the status (a kubelet registers its Node with one)."""
     name: Callable[[str], Sequence[str]] = names.dns_subdomain
     warn: Callable[[Object, Object | None], list[str]] | None = None
 
@@ -54,6 +57,7 @@ class BuiltinStrategy(PlainStrategy):
         kind = rules.kind
         self._default = rules.default or DEFAULTS.get(kind)
         self._reader: Reader | None = reader_for(shape_name(kind))
+        self._fresh_status: Object | None = None
 
     def default(self, obj: Object) -> None:
         if self._reader is not None:
@@ -70,18 +74,16 @@ class BuiltinStrategy(PlainStrategy):
             self._default(obj)
 
     def prepare_create(self, obj: Object) -> None:
-        if self.has_status:
+        if self.has_status and not self.rules.status_at_create:
             self._reset_status(obj)
         if self.rules.prepare is not None:
             self.rules.prepare(obj)
 
     def _reset_status(self, obj: Object) -> None:
-        fresh: Object = {}
-        if self._reader is not None:
-            fresh = self._reader({}).get("status") or {}
-        if self.rules.initial_status is not None:
-            fresh = fresh | self.rules.initial_status
-        obj["status"] = fresh
+        if self._fresh_status is None:
+            empty: Object = self._reader({}).get("status") or {} if self._reader is not None else {}
+            self._fresh_status = empty | (self.rules.initial_status or {})
+        obj["status"] = copy.deepcopy(self._fresh_status)
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         if subresource == "status":

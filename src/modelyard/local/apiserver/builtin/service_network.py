@@ -95,9 +95,9 @@ class ServiceNetwork:
         )
         if wanted:
             self._allocate_ports(spec, key)
-        if spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local":
-            if not spec.get("healthCheckNodePort"):
-                spec["healthCheckNodePort"] = self._free_port("TCP", key, set())
+        local = spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+        if local and not spec.get("healthCheckNodePort"):
+            spec["healthCheckNodePort"] = self._free_port("TCP", key, set())
 
     def _allocate_ports(self, spec: dict[str, Any], key: str) -> None:
         used = {

@@ -151,20 +151,18 @@ def _drop_for_type(new: Object, old: Object) -> None:
         if {port["nodePort"] for port in after.get("ports") or () if port.get("nodePort")} <= had:
             for port in after.get("ports") or ():
                 port.pop("nodePort", None)
-    if _uses_health_port(before) and not _uses_health_port(after):
-        if after.get("healthCheckNodePort") == before.get("healthCheckNodePort"):
-            after.pop("healthCheckNodePort", None)
+    gone = {
+        "healthCheckNodePort": _uses_health_port(before) and not _uses_health_port(after),
+        "externalTrafficPolicy": _external(before) and not _external(after),
+        "internalTrafficPolicy": after.get("type") == "ExternalName",
+    }
+    for name, dropped in gone.items():
+        if dropped and after.get(name) == before.get(name):
+            after.pop(name, None)
     if before.get("type") == "LoadBalancer" and after.get("type") != "LoadBalancer":
         for name in ("allocateLoadBalancerNodePorts", "loadBalancerClass"):
             if after.get(name) == before.get(name):
                 after.pop(name, None)
-    if _external(before) and not _external(after):
-        if after.get("externalTrafficPolicy") == before.get("externalTrafficPolicy"):
-            after.pop("externalTrafficPolicy", None)
-    if after.get("type") == "ExternalName" and after.get("internalTrafficPolicy") == before.get(
-        "internalTrafficPolicy"
-    ):
-        after.pop("internalTrafficPolicy", None)
     if after.get("type") != "LoadBalancer":
         new["status"] = dict(new.get("status") or {}) | {"loadBalancer": {}}
 
