@@ -263,5 +263,6 @@ class Queue(Generic[K]):
             # The loop's clock may call a little early, within its resolution.
             if not self._timers or self._timers[0][0] > now + 0.001:
                 break
-            self.add(heapq.heappop(self._timers)[2])
+            key = heapq.heappop(self._timers)[2]
+            self.add(key, priority=self._delayed.pop(key)[1])
         self._set_timer()

@@ -72,6 +72,7 @@ class ScriptedApi:
         self.watches: list[Script | dict[str, Any]] = []
         self.streams_lists = False
         self.requests: list[dict[str, str]] = []
+        self.accepted: list[str] = []
 
     @property
     def list_requests(self) -> list[dict[str, str]]:
@@ -84,6 +85,7 @@ class ScriptedApi:
     async def handle(self, request: web.Request) -> web.StreamResponse:
         query = dict(request.query)
         self.requests.append(query)
+        self.accepted.append(request.headers["Accept"])
         if "watch" not in query:
             return self._list(query)
         if "sendInitialEvents" in query and not self.streams_lists:

@@ -1,0 +1,241 @@
+"""The work queue, on virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from modelyard.runtime.queue import Queue, QueueClosed
+
+pytestmark = pytest.mark.looptime
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def taken(queue: Queue[str]) -> list[str]:
+    """Everything that is ready, in order; each is done at once."""
+    keys: list[str] = []
+    while (key := queue.get_nowait()) is not None:
+        keys.append(key)
+        queue.done(key)
+    return keys
+
+
+async def test_keys_come_once_and_in_order() -> None:
+    queue: Queue[str] = Queue()
+    for key in "abab":
+        queue.add(key)
+    assert len(queue) == 2
+    assert taken(queue) == ["a", "b"]
+
+
+async def test_higher_priority_goes_first() -> None:
+    queue: Queue[str] = Queue()
+    queue.add("resync", priority=-10)
+    queue.add("a")
+    queue.add("b", priority=5)
+    queue.add("c")
+    assert taken(queue) == ["b", "a", "c", "resync"]
+
+
+async def test_adding_again_raises_but_never_lowers_the_priority() -> None:
+    queue: Queue[str] = Queue()
+    queue.add("a", priority=-10)
+    queue.add("b")
+    queue.add("a", priority=1)
+    queue.add("a", priority=-5)
+    assert taken(queue) == ["a", "b"]
+
+
+async def test_a_key_in_work_is_not_handed_out_twice() -> None:
+    queue: Queue[str] = Queue()
+    queue.add("a")
+    assert await queue.get() == "a"
+    queue.add("a")
+    queue.add("a")
+    assert queue.get_nowait() is None
+    queue.done("a")
+    assert await queue.get() == "a"
+    queue.done("a")
+    assert queue.idle
+
+
+async def test_get_waits_for_a_key() -> None:
+    queue: Queue[str] = Queue()
+    asyncio.get_running_loop().call_later(3, queue.add, "a")
+    assert await queue.get() == "a"
+    assert now() == pytest.approx(3)
+
+
+async def test_delayed_key_becomes_ready_when_due() -> None:
+    queue: Queue[str] = Queue()
+    queue.add_after("late", 20)
+    queue.add_after("soon", 5)
+    queue.add_after("at once", 0)
+    assert queue.delayed == 2
+    assert queue.next_due() == pytest.approx(now() + 5)
+    assert [await queue.get() for _ in range(3)] == ["at once", "soon", "late"]
+    assert now() == pytest.approx(20)
+
+
+async def test_of_two_delays_the_earlier_counts() -> None:
+    queue: Queue[str] = Queue()
+    queue.add_after("a", 50)
+    queue.add_after("a", 5)
+    queue.add_after("a", 20)
+    assert await queue.get() == "a"
+    assert now() == pytest.approx(5)
+    queue.done("a")
+    await asyncio.sleep(100)
+    assert taken(queue) == []
+
+
+async def test_a_ready_key_needs_no_delayed_wake_up() -> None:
+    queue: Queue[str] = Queue()
+    queue.add_after("a", 5)
+    queue.add("a")
+    assert taken(queue) == ["a"]
+    await asyncio.sleep(10)
+    assert taken(queue) == []
+
+
+async def test_delay_during_work_wakes_after_it() -> None:
+    queue: Queue[str] = Queue()
+    queue.add("a")
+    await queue.get()
+    queue.add_after("a", 5)
+    await asyncio.sleep(10)
+    assert queue.get_nowait() is None
+    queue.done("a")
+    assert taken(queue) == ["a"]
+
+
+async def test_delayed_key_keeps_its_priority() -> None:
+    queue: Queue[str] = Queue()
+    queue.add_after("low", 1, priority=-10)
+    await asyncio.sleep(0.5)
+    queue.add("normal")
+    queue.add_after("other", 0.5)
+    await asyncio.sleep(1)
+    assert taken(queue) == ["normal", "other", "low"]
+
+
+async def test_failing_key_pauses_longer_each_time_and_others_do_not() -> None:
+    queue: Queue[str] = Queue(first_retry=1, longest_retry=10)
+    assert [queue.add_rate_limited("bad") for _ in range(6)] == [1, 2, 4, 8, 10, 10]
+    assert queue.add_rate_limited("good") == 1
+    assert queue.failures("bad") == 6
+    queue.forget("bad")
+    assert queue.add_rate_limited("bad") == 1
+
+
+async def test_backoff_of_a_key_that_fails_for_weeks_does_not_overflow() -> None:
+    queue: Queue[str] = Queue()
+    for _ in range(5000):
+        pause = queue.add_rate_limited("bad")
+    assert pause == 300
+
+
+async def test_discarded_key_does_not_come() -> None:
+    queue: Queue[str] = Queue()
+    queue.add("a")
+    queue.add_after("b", 5)
+    queue.discard("a")
+    queue.discard("b")
+    await asyncio.sleep(10)
+    assert taken(queue) == []
+    queue.add("a")
+    assert taken(queue) == ["a"]
+
+
+async def test_cancelled_worker_loses_no_key() -> None:
+    queue: Queue[str] = Queue()
+    first, second = asyncio.create_task(queue.get()), asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    queue.add("a")
+    first.cancel()
+    assert await second == "a"
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+async def test_many_workers_share_the_keys() -> None:
+    queue: Queue[int] = Queue()
+    running: set[int] = set()
+    done: list[int] = []
+
+    async def work() -> None:
+        while True:
+            key = await queue.get()
+            assert key not in running
+            running.add(key)
+            await asyncio.sleep(1)
+            running.remove(key)
+            done.append(key)
+            queue.done(key)
+
+    workers = [asyncio.create_task(work()) for _ in range(4)]
+    for key in range(40):
+        queue.add(key)
+    await asyncio.sleep(10.5)
+    assert sorted(done) == list(range(40))
+    for worker in workers:
+        worker.cancel()
+    await asyncio.wait(workers)
+
+
+async def test_closing_wakes_the_workers() -> None:
+    queue: Queue[str] = Queue()
+    workers = [asyncio.create_task(queue.get()) for _ in range(2)]
+    await asyncio.sleep(0)
+    queue.add_after("a", 5)
+    queue.close()
+    results = await asyncio.gather(*workers, return_exceptions=True)
+    assert [type(result) for result in results] == [QueueClosed, QueueClosed]
+    queue.add("b")
+    assert len(queue) == 0
+
+
+class Numbers:
+    def __init__(self) -> None:
+        self.depths: list[int] = []
+        self.adds = self.retries = 0
+        self.waits: list[float] = []
+        self.works: list[float] = []
+
+    def depth(self, ready: int) -> None:
+        self.depths.append(ready)
+
+    def added(self) -> None:
+        self.adds += 1
+
+    def waited(self, seconds: float) -> None:
+        self.waits.append(seconds)
+
+    def worked(self, seconds: float) -> None:
+        self.works.append(seconds)
+
+    def retried(self) -> None:
+        self.retries += 1
+
+
+async def test_metrics_tell_depth_adds_latency_work_and_retries() -> None:
+    numbers = Numbers()
+    queue: Queue[str] = Queue(metrics=numbers)
+    queue.add("a")
+    queue.add("a")
+    queue.add("b")
+    await asyncio.sleep(2)
+    await queue.get()
+    assert queue.working == {"a": 0}
+    await asyncio.sleep(3)
+    assert queue.working == {"a": pytest.approx(3)}
+    queue.done("a")
+    queue.add_rate_limited("a")
+    assert (numbers.adds, numbers.retries) == (2, 1)
+    assert numbers.depths == [1, 2, 1]
+    assert numbers.waits == [pytest.approx(2)]
+    assert numbers.works == [pytest.approx(3)]
