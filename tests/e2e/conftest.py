@@ -1,0 +1,87 @@
+"""The e2e tier: real processes, driven from outside."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from tests.real.build import build
+
+
+class Kubectl(Protocol):
+    def __call__(self, *arguments: str, input: str = "", code: int | None = 0, timeout: float = 120) -> str: ...
+
+
+@pytest.fixture(scope="session")
+def kubectl_program() -> str:
+    """The machine's kubectl if it is new enough, else the one that is built beside the real servers."""
+    found = shutil.which("kubectl")
+    if found:
+        text = subprocess.run([found, "version", "--client"], capture_output=True, text=True).stdout
+        minor = next((line.split("v1.")[1].split(".")[0] for line in text.splitlines() if "v1." in line), "0")
+        if int(minor) >= 31:
+            return found
+    return str(build() / "kubectl")
+
+
+def kubectl_for(program: str, kubeconfig: Path) -> Kubectl:
+    """kubectl with this kubeconfig; gives its standard output, and fails the test with everything it said."""
+
+    def call(*arguments: str, input: str = "", code: int | None = 0, timeout: float = 120) -> str:
+        done = subprocess.run(
+            [program, *arguments],
+            input=input,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env={**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(kubeconfig.parent)},
+        )
+        if code is not None:
+            assert done.returncode == code, (
+                f"kubectl {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+            )
+        return done.stdout if done.returncode == 0 else done.stdout + done.stderr
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def apiserver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Our API server as a process of its own; gives its kubeconfig."""
+    directory = tmp_path_factory.mktemp("apiserver")
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "modelyard.local.apiserver", "--dir", str(directory)], stdout=log, stderr=log
+        )
+    try:
+        wait_until(lambda: (directory / "kubeconfig").exists(), "the kubeconfig is written", alive=process)
+        yield directory / "kubeconfig"
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@pytest.fixture(scope="module")
+def kubectl(kubectl_program: str, apiserver: Path) -> Kubectl:
+    call = kubectl_for(kubectl_program, apiserver)
+    wait_until(lambda: "ok" in call("get", "--raw", "/readyz", code=None), "the API server is ready")
+    return call
+
+
+def wait_until(
+    condition: Callable[[], object], what: str, *, seconds: float = 60, alive: subprocess.Popen[bytes] | None = None
+) -> None:
+    """Waits for something that another process does; says what did not come."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert alive is None or alive.poll() is None, f"the process ended before {what}"
+        assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
+        time.sleep(0.05)
