@@ -15,6 +15,7 @@ from modelyard.kube.errors import error_from_status
 from modelyard.kube.fieldsets import Conflicts, TypedError, Write
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import finalizers_of, key_of, labels_of, metadata_of
+from modelyard.kube.patches import json_patch, merge_patch
 from modelyard.kube.times import format_time
 from modelyard.runtime.cluster import Seen, managed_by
 from modelyard.runtime.desired import EventNote
@@ -158,16 +159,7 @@ class MemoryCluster:
         if (before := self.objects.get((kind, key))) is None:
             raise error_from_status({"code": 404, "reason": "NotFound", "message": f"{kind.resource} {key} not found"})
         obj = copy.deepcopy(before)
-        if isinstance(body, list):
-            for step in body:
-                *parents, last = [s.replace("~1", "/").replace("~0", "~") for s in step["path"].split("/")[1:]]
-                target = obj
-                for parent in parents:
-                    target = target[parent]
-                if step["op"] == "remove":
-                    del target[last]
-        else:
-            obj = _merge_patched(obj, body)
+        obj = json_patch(obj, body) if isinstance(body, list) else merge_patch(obj, body)
         if metadata_of(obj).get("deletionTimestamp") and not finalizers_of(obj):
             self.remove(kind, *key)
         else:
@@ -202,14 +194,3 @@ class MemoryCluster:
         metadata["generation"] = generation
         metadata["resourceVersion"] = str(self._version)
         return obj
-
-
-def _merge_patched(obj: Object, patch: Object) -> Object:
-    result = {k: v for k, v in obj.items() if patch.get(k, v) is not None}
-    for name, value in patch.items():
-        if isinstance(value, dict):
-            have = result.get(name)
-            result[name] = _merge_patched(have if isinstance(have, dict) else {}, value)
-        elif value is not None:
-            result[name] = value
-    return result

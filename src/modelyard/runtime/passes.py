@@ -15,6 +15,7 @@ from modelyard.kube.crd import Definition
 from modelyard.kube.errors import ApiError, NotFound, TooManyRequests, Unauthorized
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import annotations_of, finalizers_of, generation_of, is_deleting, key_of, status_of, uid_of
+from modelyard.kube.patches import merge_diff, merge_patch
 from modelyard.runtime import ownership, status
 from modelyard.runtime.apply import Applier, ChildFailed, Placed
 from modelyard.runtime.cluster import Cluster, WorldView, declared_kinds
@@ -316,7 +317,7 @@ class Pass:
     async def _patch_resource(self, body: Object) -> None:
         if self.resource is None or self.controller.kind is None:
             raise TypeError(f"controller {self.controller.name} returned a patch, but has no resource to patch")
-        if status.merge_patch(self.resource, _patched(self.resource, body)):
+        if merge_diff(self.resource, merge_patch(self.resource, body)):
             self.resource = await self.cluster.patch(self.controller.kind, self.key, body)
 
     async def _drop_reconcile_annotation(self, kind: Kind, value: str) -> None:
@@ -349,7 +350,7 @@ class Pass:
             return
         wanted = status.keep_times(wanted, current, self.cluster.now)
         self.result.status = wanted
-        patch = status.merge_patch(current, wanted)
+        patch = merge_diff(current, wanted)
         if not patch:
             return
         attempt = (fingerprint(patch), fingerprint(current))
@@ -409,18 +410,3 @@ def _stages(desired: Desired) -> Sequence[Stage]:
 
 def _has_condition(wanted: Object, type: str) -> bool:
     return any(c.get("type") == type for c in wanted.get("conditions") or ())
-
-
-def _patched(obj: Object, patch: Object) -> Object:
-    """The object after a merge patch."""
-    result = {k: v for k, v in obj.items() if patch.get(k, v) is not None}
-    for name, value in patch.items():
-        if isinstance(value, dict):
-            have = result.get(name)
-            result[name] = _patched(have if isinstance(have, dict) else {}, value)
-        elif value is not None:
-            result[name] = value
-    return result
-
-
-__all__ = ["InvalidResource", "Pass", "PassResult", "ReconcileTimeout"]

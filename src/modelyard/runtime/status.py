@@ -120,16 +120,3 @@ def keep_times(new: Object, old: Object, now: datetime) -> Object:
                 entry["lastTransitionTime"] = format_time(now)
         timed.append(entry)
     return new | {"conditions": timed}
-
-
-def merge_patch(old: Object, new: Object) -> Object:
-    """The merge patch that makes `new` of `old`; empty if they are the same."""
-    patch: Object = {name: None for name in old if name not in new}
-    for name, value in new.items():
-        have = old.get(name)
-        if isinstance(value, dict) and isinstance(have, dict):
-            if below := merge_patch(have, value):
-                patch[name] = below
-        elif name not in old or value != have or type(value) is not type(have):
-            patch[name] = value
-    return patch
