@@ -6,12 +6,13 @@ import asyncio
 import json
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from modelyard.kube.builtin import ConfigMap, Pod, Secret
-from modelyard.kube.kinds import Key, Object
+from modelyard.kube.kinds import Key
 from modelyard.runtime.cache import Cache, CacheSet, Entry, Selection, Store, Timing, newest
 from modelyard.runtime.entry import entry_of
 from tests.unit.runtime.scripted_api import ScriptedApi, Stream, bookmark, pod, serving
@@ -311,63 +312,11 @@ async def test_metadata_only_asks_for_metadata() -> None:
     assert api.accepted[-1].startswith("application/json;as=PartialObjectMetadata")
 
 
-def fat_pod(number: int) -> Object:
-    """8 KB, mostly managedFields."""
-    made = pod(f"pod-{number:05}", number + 1, app="web", number=str(number % 7))
-    fields = {f"f:field-{i}": {"f:nested": {}, ".": {}} for i in range(100)}
-    made["metadata"]["managedFields"] = [
-        {"manager": "kubelet", "operation": "Update", "fieldsV1": {"f:status": fields}},
-        {"manager": "modelyard-test", "operation": "Apply", "fieldsV1": {"f:spec": {"f:a": {}}}},
-        {"manager": "kube-controller-manager", "operation": "Update", "fieldsV1": {"f:metadata": fields}},
-    ]
-    made["spec"]["containers"] = [{"name": "main", "image": "x" * 500, "env": [{"name": "A", "value": "b" * 500}]}]
-    return made
-
-
-MEASURE = """
-import asyncio, json, resource, sys
-from modelyard.kube.builtin import Pod
-from modelyard.runtime.cache import Cache, Selection
-from tests.unit.runtime.scripted_api import ScriptedApi, bookmark
-from tests.unit.runtime.test_cache import fat_pod
-
-class Lists:
-    '''A transport that lists 10,000 pods in pages, then a watch that says nothing.'''
-    async def send(self, method, path, *, query=None, **_):
-        return Answer(query or {})
-    async def close(self): pass
-
-class Answer:
-    status, headers = 200, {}
-    def __init__(self, query): self.query = query
-    async def read(self):
-        start, limit = int(self.query.get("continue", "0")), int(self.query["limit"])
-        metadata = {"resourceVersion": "10001"} | ({"continue": str(start + limit)} if start + limit < 10_000 else {})
-        return json.dumps({"metadata": metadata, "items": [fat_pod(n) for n in range(start, start + limit)]}).encode()
-    async def chunks(self):
-        if "sendInitialEvents" in self.query:
-            for n in range(10_000):
-                yield json.dumps({"type": "ADDED", "object": fat_pod(n)}).encode() + b"\\n"
-            yield json.dumps({"type": "BOOKMARK", "object": bookmark(10_001, initial_end=True)}).encode() + b"\\n"
-        await asyncio.Event().wait()
-    async def close(self): pass
-
-async def main():
-    from modelyard.kube.client import Client
-    cache = Cache(Client(Lists()), Selection(Pod), keep_managers="modelyard-")
-    cache.start()
-    assert await cache.wait_synced(60)
-    assert len(cache) == 10_000 and len(json.dumps(fat_pod(1))) > 8000
-    assert cache.by_manager("modelyard-test")
-    await cache.stop(clear=False)
-
-asyncio.run(main())
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
-"""
-
-
 async def test_10000_pods_of_8_kb_stay_below_150_mb() -> None:
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", MEASURE, stdout=asyncio.subprocess.PIPE)
+    root = Path(__file__).parents[3]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.unit.runtime.cache_memory", stdout=asyncio.subprocess.PIPE, cwd=root
+    )
     output, _ = await process.communicate()
     assert process.returncode == 0
     assert int(output) < 150
