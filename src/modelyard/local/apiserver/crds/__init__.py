@@ -1,7 +1,7 @@
 """Custom resource definitions: their own rules, the rules they make, and their life from creation to the last object's end."""
 
-from modelyard.local.apiserver.crds.definitions import DefinitionStrategy
-from modelyard.local.apiserver.crds.lifecycle import CLEANUP, CustomResources, mark_terminating, version_rank
+from modelyard.local.apiserver.crds.definitions import CLEANUP, DefinitionStrategy
+from modelyard.local.apiserver.crds.lifecycle import CustomResources, version_rank
 from modelyard.local.apiserver.crds.strategy import CustomStrategy
 
-__all__ = ["CLEANUP", "CustomResources", "CustomStrategy", "DefinitionStrategy", "mark_terminating", "version_rank"]
+__all__ = ["CLEANUP", "CustomResources", "CustomStrategy", "DefinitionStrategy", "version_rank"]

@@ -12,6 +12,8 @@ from modelyard.local.apiserver.resources import PlainStrategy
 from modelyard.local.apiserver.structural.checks import nested_schemas
 from modelyard.local.apiserver.structural.formats import is_known_format
 
+CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+
 
 class DefinitionStrategy(PlainStrategy):
     """Defaults, status and validation of definitions."""
@@ -57,6 +59,13 @@ class DefinitionStrategy(PlainStrategy):
         stored = list(status.get("storedVersions") or [])
         status["storedVersions"] = stored + [name for name in storage_versions(new) if name not in stored] or None
 
+    def holds_deletion(self, obj: Object) -> bool:
+        """The first delete never removes a definition: its objects go first."""
+        return "deletionTimestamp" not in obj["metadata"]
+
+    def start_deletion(self, obj: Object) -> None:
+        mark_terminating(obj)
+
     def validate(self, obj: Object, old: Object | None, subresource: str) -> list[Cause]:
         if subresource == "status":
             return check_names((obj.get("status") or {}).get("acceptedNames") or {}, "status.acceptedNames")
@@ -70,10 +79,33 @@ class DefinitionStrategy(PlainStrategy):
         spec = obj.get("spec") or {}
         wanted = f"{(spec.get('names') or {}).get('plural', '')}.{spec.get('group', '')}"
         name = (obj.get("metadata") or {}).get("name")
-        return None if name == wanted else 'must be spec.names.plural+"."+spec.group'
+        if name == wanted:
+            return None
+        return super().canonical_name(obj) or 'must be spec.names.plural+"."+spec.group'
 
     def reset_fields(self, subresource: str) -> Sequence[Sequence[str]]:
         return (("spec",),) if subresource == "status" else (("status",),)
+
+
+def mark_terminating(obj: Object) -> None:
+    """The finalizer that waits for the objects, and the condition that says so."""
+    metadata = obj["metadata"]
+    # Kubernetes marks a definition past the ways of other kinds: no grace period, no new generation.
+    metadata.pop("deletionGracePeriodSeconds", None)
+    metadata["generation"] = max(metadata.get("generation", 1) - 1, 1)
+    finalizers = metadata.setdefault("finalizers", [])
+    if CLEANUP not in finalizers:
+        finalizers.append(CLEANUP)
+    status = obj.setdefault("status", {})
+    condition = {
+        "type": "Terminating",
+        "status": "True",
+        "lastTransitionTime": metadata["deletionTimestamp"],
+        "reason": "InstanceDeletionPending",
+        "message": "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+    }
+    others = [c for c in status.get("conditions") or () if c.get("type") != "Terminating"]
+    status["conditions"] = [*others, condition]
 
 
 def storage_versions(obj: Object) -> list[str]:

@@ -13,6 +13,7 @@ from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.schema import crd_schema
 from modelyard.kube.times import format_time
 from modelyard.local.apiserver.conversion import CallWebhook, WebhookConverter, rename
+from modelyard.local.apiserver.crds.definitions import CLEANUP
 from modelyard.local.apiserver.crds.strategy import CustomStrategy
 from modelyard.local.apiserver.metadata import ordered
 from modelyard.local.apiserver.ownership import Ownership
@@ -20,7 +21,6 @@ from modelyard.local.apiserver.problems import go_quote
 from modelyard.local.apiserver.resources import Registry, ServedResource, Subresource
 from modelyard.local.apiserver.store import Change, Stale, Store, Stored
 
-CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 _STORAGE = CustomResourceDefinition.resource
 _STATUS_VERBS = ("get", "patch", "update")
 _log = logging.getLogger(__name__)
@@ -168,9 +168,6 @@ class CustomResources:
         conditions = obj["status"]["conditions"] = list(obj["status"].get("conditions") or ())
         now = format_time(self._clock())
         new = {"type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message}
-        generation = obj["metadata"].get("generation")
-        if generation:
-            new["observedGeneration"] = generation
         for index, condition in enumerate(conditions):
             if condition.get("type") == kind:
                 if condition.get("status") == status:
@@ -280,21 +277,6 @@ class CustomResources:
         version = next((v["name"] for v in spec["versions"] if v.get("served")), spec["versions"][0]["name"])
         names = spec["names"]
         return Kind(spec["group"], version, names["kind"], names["plural"], spec["scope"] == "Namespaced")
-
-
-def mark_terminating(obj: Object, now: datetime) -> None:
-    """What the first delete of a definition does beside setting the deletion timestamp: a finalizer and a condition."""
-    finalizers = obj["metadata"].setdefault("finalizers", [])
-    if CLEANUP not in finalizers:
-        finalizers.append(CLEANUP)
-    status = obj.setdefault("status", {})
-    message = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
-    condition = {
-        "type": "Terminating", "status": "True", "lastTransitionTime": format_time(now),
-        "reason": "InstanceDeletionPending", "message": message,
-    }  # fmt: skip
-    others = [c for c in status.get("conditions") or () if c.get("type") != "Terminating"]
-    status["conditions"] = [*others, condition]
 
 
 def is_established(obj: Object) -> bool:
