@@ -14,7 +14,9 @@ from modelyard.local.apiserver import process
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dir", type=Path, required=True, metavar="DIR", help="where objects and the kubeconfig are kept")
+    parser.add_argument(
+        "--dir", type=Path, required=True, metavar="DIR", help="where objects and the kubeconfig are kept"
+    )
     parser.add_argument("--port", type=int, default=0, help="port on loopback (default: a free one)")
 
 

@@ -21,7 +21,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     directory_argument(parser)
     parser.add_argument("part", nargs="?", metavar="PART", help="apiserver, controllers, kubelet or up (default: all)")
     parser.add_argument("-f", "--follow", action="store_true", help="go on with what is written from now on")
-    parser.add_argument("--tail", type=int, default=20, metavar="N", help="lines of each part to begin with (default: 20)")
+    parser.add_argument(
+        "--tail", type=int, default=20, metavar="N", help="lines of each part to begin with (default: 20)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
