@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from modelyard.kube import discovery, execute
-from modelyard.kube.errors import ApiError, Gone, NotFound, Unreachable, error_from_status
+from modelyard.kube.errors import Gone, NotFound, Unreachable, error_from_response
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.streams import lines
 from modelyard.kube.transport import Response, Transport
@@ -32,11 +32,6 @@ _PATCH_TYPES: Mapping[str, str] = {
 }
 _METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 _METADATA_ONLY_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-_REASONS: Mapping[int, str] = {
-    400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed", 406: "NotAcceptable",
-    409: "Conflict", 410: "Expired", 413: "RequestEntityTooLarge", 415: "UnsupportedMediaType", 422: "Invalid",
-    429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout",
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -207,7 +202,7 @@ class Client:
                     ) from None
                 raw = bytes(event.object)
                 if event.type == "ERROR":
-                    raise _error_of(500, raw, "GET", kind.path(namespace), None)
+                    raise error_from_response(500, raw, "GET", kind.path(namespace))
                 yield WatchEvent(event.type, raw)
 
     # Writing
@@ -450,7 +445,7 @@ class Client:
             if response.status < 400:
                 return response
             content = await response.read()
-            error = _error_of(response.status, content, method, path, _retry_after(response.headers))
+            error = error_from_response(response.status, content, method, path, response.headers)
             # With Retry-After the server says that it did not act on the request, so any method may be sent again.
             if response.status not in (429, 503) or error.retry_after is None or attempt >= self._retries:
                 raise error
@@ -515,31 +510,3 @@ def _log_query(
         "limitBytes": "" if limit_bytes is None else str(limit_bytes),
     }
     return {name: value for name, value in query.items() if value}
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    value = headers.get("Retry-After")
-    return float(value) if value is not None and value.strip().isdigit() else None
-
-
-def _error_of(code: int, body: bytes, method: str, path: str, retry_after: float | None) -> ApiError:
-    """The exception for a refusal, also when its body is no Status (a proxy's page, plain text)."""
-    try:
-        status = msgspec.json.decode(body)
-    except msgspec.MsgspecError:
-        status = None
-    if not isinstance(status, dict) or status.get("kind") != "Status":
-        text = body.decode(errors="replace").strip().splitlines()
-        said = f": {text[0][:300]}" if text else ""
-        status = {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "status": "Failure",
-            "reason": _REASONS.get(code, ""),
-            "code": code,
-            "message": f"{method} {path} was answered with HTTP {code}{said}",
-        }
-    if code == 401:
-        refused = f"the API refused our credentials ({status.get('message') or 'Unauthorized'}); they may have expired: log in again"
-        status = status | {"message": refused}
-    return error_from_status({"code": code} | status, retry_after=retry_after)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
+
+import msgspec
 
 
 class ApiError(Exception):
@@ -77,14 +80,14 @@ class Unreachable(Exception):
     """No answer came from the API; the message says which address and why."""
 
 
-_BY_REASON: dict[str, type[ApiError]] = {
+_BY_REASON: Mapping[str, type[ApiError]] = {
     cls.reason: cls
     for cls in (
         BadRequest, Unauthorized, Forbidden, NotFound, MethodNotAllowed, AlreadyExists, Conflict, Gone, Invalid, TooManyRequests,
     )
 } | {"Gone": Gone}  # fmt: skip
 
-_BY_CODE: dict[int, type[ApiError]] = {
+_BY_CODE: Mapping[int, type[ApiError]] = {
     400: BadRequest, 401: Unauthorized, 403: Forbidden, 404: NotFound, 405: MethodNotAllowed, 409: Conflict, 410: Gone,
     422: Invalid, 429: TooManyRequests,
 }  # fmt: skip
@@ -95,3 +98,36 @@ def error_from_status(status: dict[str, Any], *, retry_after: float | None = Non
     code = int(status.get("code") or 500)
     cls = _BY_REASON.get(status.get("reason") or "") or _BY_CODE.get(code) or (ServerError if code >= 500 else ApiError)
     return cls(status, retry_after=retry_after)
+
+
+_REASON_OF_CODE: Mapping[int, str] = {
+    400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed", 406: "NotAcceptable",
+    409: "Conflict", 410: "Expired", 413: "RequestEntityTooLarge", 415: "UnsupportedMediaType", 422: "Invalid",
+    429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout",
+}  # fmt: skip
+
+
+def error_from_response(
+    code: int, body: bytes, method: str, path: str, headers: Mapping[str, str] | None = None
+) -> ApiError:
+    """The exception for a refusal, also when its body is no Status (a proxy's page, plain text)."""
+    try:
+        status = msgspec.json.decode(body)
+    except msgspec.MsgspecError:
+        status = None
+    if not isinstance(status, dict) or status.get("kind") != "Status":
+        text = body.decode(errors="replace").strip().splitlines()
+        said = f": {text[0][:300]}" if text else ""
+        status = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "reason": _REASON_OF_CODE.get(code, ""),
+            "code": code,
+            "message": f"{method} {path} was answered with HTTP {code}{said}",
+        }
+    if code == 401:
+        said = status.get("message") or "Unauthorized"
+        status = status | {"message": f"the API refused our credentials ({said}); they may have expired: log in again"}
+    after = (headers or {}).get("Retry-After", "").strip()
+    return error_from_status({"code": code} | status, retry_after=float(after) if after.isdecimal() else None)
