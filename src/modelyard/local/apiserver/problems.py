@@ -87,11 +87,15 @@ _GO_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\a": "\\a", "\b": "\\b", 
 _OMIT = object()
 
 
+class GoStruct(dict[str, Any]):
+    """A bad value that Go shows as one of its structs: under Go's names, in the order given here."""
+
+
 def go_value(value: Any) -> str:
     """A bad value as field errors show it."""
     if isinstance(value, str):
         return go_quote(value)
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=not isinstance(value, GoStruct))
     # Go's encoder escapes these three, also outside of HTML.
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 

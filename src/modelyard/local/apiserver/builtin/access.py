@@ -6,7 +6,7 @@ from modelyard.kube import builtin, names
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.builtin import checks
 from modelyard.local.apiserver.builtin.rules import Rules
-from modelyard.local.apiserver.problems import Cause, invalid_value, not_supported, required
+from modelyard.local.apiserver.problems import Cause, GoStruct, invalid_value, not_supported, required
 
 GROUP = "rbac.authorization.k8s.io"
 
@@ -19,7 +19,7 @@ def _rules(obj: Object, *, namespaced: bool) -> list[Cause]:
 
 
 def _rule(rule: Object, field: str, namespaced: bool) -> list[Cause]:
-    found = [] if rule.get("verbs") else [required(f"{field}.verbs", "verbs must contain at least one value")]
+    found = [] if rule.get("verbs") else [required(f"{field}.verbs")]
     urls = rule.get("nonResourceURLs")
     if urls:
         if namespaced:
@@ -50,7 +50,10 @@ def cluster_role(obj: Object) -> list[Cause]:
             detail = "at least one clusterRoleSelector required if aggregationRule is non-nil"
             found.append(required(field, detail))
         for index, selector in enumerate(selectors):
-            found += checks.label_selector(selector, f"{field}[{index}]")
+            wrong = checks.label_selector(selector, f"{field}[{index}]")
+            found += wrong
+            if wrong:
+                found.append(invalid_value(f"{field}[{index}]", None, "invalid label selector."))
     return found
 
 
@@ -102,8 +105,7 @@ def _same_role(new: Object, old: Object) -> list[Cause]:
     if new.get("roleRef") == old.get("roleRef"):
         return []
     reference = new["roleRef"]
-    # Go prints the reference with its own field names.
-    shown = {"APIGroup": reference.get("apiGroup"), "Kind": reference.get("kind"), "Name": reference.get("name")}
+    shown = GoStruct(APIGroup=reference.get("apiGroup"), Kind=reference.get("kind"), Name=reference.get("name"))
     return [invalid_value("roleRef", shown, checks.IMMUTABLE)]
 
 

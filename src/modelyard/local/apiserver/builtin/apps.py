@@ -11,7 +11,14 @@ from modelyard.local.apiserver.builtin.claims import validate_claim_spec
 from modelyard.local.apiserver.builtin.pod_validation import validate_template
 from modelyard.local.apiserver.builtin.pod_warnings import template_warnings
 from modelyard.local.apiserver.builtin.rules import Rules
-from modelyard.local.apiserver.problems import Cause, field_forbidden, invalid_value, not_supported, required
+from modelyard.local.apiserver.problems import (
+    Cause,
+    GoStruct,
+    field_forbidden,
+    invalid_value,
+    not_supported,
+    required,
+)
 
 _TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
 _MISMATCH = "`selector` does not match template `labels`"
@@ -33,9 +40,9 @@ def _template_labels(template: Object) -> Mapping[str, str]:
 
 
 def _selected(spec: Object) -> list[Cause]:
-    selector = spec.get("selector") or {}
+    selector = spec.get("selector")
     labels = _template_labels(spec.get("template") or {})
-    if (selector.get("matchLabels") or selector.get("matchExpressions")) and not checks.selects(selector, labels):
+    if selector is None or not checks.selects(selector, labels):
         return [invalid_value("spec.template.metadata.labels", dict(labels) or None, _MISMATCH)]
     return []
 
@@ -82,7 +89,7 @@ def _deployment_strategy(strategy: Object) -> list[Cause]:
             return [field_forbidden(f"{field}.rollingUpdate", detail)]
         return []
     if kind != "RollingUpdate":
-        return [not_supported(field, strategy, ("Recreate", "RollingUpdate"))]
+        return [not_supported(field, _shown(strategy), ("Recreate", "RollingUpdate"))]
     rolling = rolling or {}
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     found = checks.int_or_percent(unavailable, f"{field}.rollingUpdate.maxUnavailable")
@@ -91,6 +98,10 @@ def _deployment_strategy(strategy: Object) -> list[Cause]:
         detail = "may not be 0 when `maxSurge` is 0"
         found.append(invalid_value(f"{field}.rollingUpdate.maxUnavailable", unavailable, detail))
     return found + checks.no_more_than_all(unavailable, f"{field}.rollingUpdate.maxUnavailable")
+
+
+def _shown(strategy: Object) -> GoStruct:
+    return GoStruct({"Type": strategy.get("type", ""), "RollingUpdate": strategy.get("rollingUpdate")})
 
 
 def _amount(value: int | str) -> int:
@@ -194,10 +205,11 @@ def _stateful_strategy(strategy: Object) -> list[Cause]:
     if kind == "OnDelete":
         if rolling is not None:
             detail = "only allowed for updateStrategy 'RollingUpdate'"
-            return [invalid_value(f"{field}.rollingUpdate", rolling, detail)]
+            shown = {"Partition": rolling.get("partition", 0), "MaxUnavailable": rolling.get("maxUnavailable")}
+            return [invalid_value(f"{field}.rollingUpdate", GoStruct(shown), detail)]
         return []
     if kind != "RollingUpdate":
-        return [invalid_value(field, strategy, "must be 'RollingUpdate' or 'OnDelete'")]
+        return [invalid_value(field, _shown(strategy), "must be 'RollingUpdate' or 'OnDelete'")]
     found: list[Cause] = []
     if rolling is not None:
         found += checks.not_negative_if_set(rolling, "partition", f"{field}.rollingUpdate")
@@ -268,7 +280,7 @@ def _daemon_strategy(strategy: Object) -> list[Cause]:
     if strategy.get("type") == "OnDelete":
         return []
     if strategy.get("type") != "RollingUpdate":
-        return [not_supported(field, strategy, ("RollingUpdate", "OnDelete"))]
+        return [not_supported(field, _shown(strategy), ("RollingUpdate", "OnDelete"))]
     rolling = strategy.get("rollingUpdate") or {}
     unavailable, surge = rolling.get("maxUnavailable", 0), rolling.get("maxSurge", 0)
     path = f"{field}.rollingUpdate"

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 from modelyard.kube import builtin, names
 from modelyard.kube.kinds import Object
 from modelyard.kube.quantities import parse
 from modelyard.local.apiserver.builtin import checks
 from modelyard.local.apiserver.builtin.rules import Rules
-from modelyard.local.apiserver.problems import Cause, field_forbidden, invalid_value, not_supported, required
+from modelyard.local.apiserver.problems import Cause, GoStruct, field_forbidden, invalid_value, not_supported, required
 
 HPA_V1 = builtin.HorizontalPodAutoscaler.at("v1")
 _SOURCES = {
@@ -23,10 +21,10 @@ def autoscaler(obj: Object) -> list[Cause]:
     spec = obj.get("spec") or {}
     least, most = spec.get("minReplicas"), spec.get("maxReplicas", 0)
     found: list[Cause] = []
-    if least is not None and least < 1:
-        found.append(invalid_value("spec.minReplicas", least, "must be greater than or equal to 1"))
+    if least is not None and least < 0:
+        found.append(invalid_value("spec.minReplicas", least, checks.NOT_NEGATIVE))
     if most == 0:
-        found.append(required("spec.maxReplicas", "must be set and greater than 0"))
+        found.append(required("spec.maxReplicas"))
     elif most < 0:
         found.append(invalid_value("spec.maxReplicas", most, "must be greater than or equal to 1"))
     if least is not None and most < least:
@@ -34,8 +32,16 @@ def autoscaler(obj: Object) -> list[Cause]:
     target = spec.get("scaleTargetRef") or {}
     for name in ("kind", "name"):
         found += checks.needs_name(target.get(name, ""), f"spec.scaleTargetRef.{name}", names.path_segment)
-    for index, metric in enumerate(spec.get("metrics") or ()):
+    version = target.get("apiVersion", "")
+    if "/" not in version:
+        detail = "apiVersion must specify API group"
+        found.append(invalid_value("spec.scaleTargetRef.apiVersion", version, detail))
+    metrics = spec.get("metrics") or ()
+    for index, metric in enumerate(metrics):
         found += _metric(metric, f"spec.metrics[{index}]")
+    if least == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
+        detail = "must specify at least one Object or External metric to support scaling to zero replicas"
+        found.append(field_forbidden("spec.metrics", detail))
     for direction in ("scaleUp", "scaleDown"):
         rules = (spec.get("behavior") or {}).get(direction)
         if rules is not None:
@@ -140,14 +146,13 @@ def disruption_budget(obj: Object) -> list[Cause]:
     least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
     found: list[Cause] = []
     if least is not None and most is not None:
-        shown = _shown_budget(spec)
-        found.append(
-            Cause(
-                "spec",
-                "FieldValueInvalid",
-                f"Invalid value: {shown}: minAvailable and maxUnavailable cannot be both set",
-            )
+        shown = GoStruct(
+            MinAvailable=least,
+            Selector=spec.get("selector"),
+            MaxUnavailable=most,
+            UnhealthyPodEvictionPolicy=spec.get("unhealthyPodEvictionPolicy"),
         )
+        found.append(invalid_value("spec", shown, "minAvailable and maxUnavailable cannot be both set"))
     for name in ("minAvailable", "maxUnavailable"):
         if spec.get(name) is not None:
             found += checks.int_or_percent(spec[name], f"spec.{name}")
@@ -157,17 +162,6 @@ def disruption_budget(obj: Object) -> list[Cause]:
     if policy is not None:
         found += checks.one_of(policy, "spec.unhealthyPodEvictionPolicy", ("AlwaysAllow", "IfHealthyBudget"))
     return found
-
-
-def _shown_budget(spec: Object) -> str:
-    # Go prints the whole spec with its own field names.
-    fields = {
-        "MinAvailable": spec.get("minAvailable"),
-        "Selector": spec.get("selector"),
-        "MaxUnavailable": spec.get("maxUnavailable"),
-        "UnhealthyPodEvictionPolicy": spec.get("unhealthyPodEvictionPolicy"),
-    }
-    return json.dumps(fields, separators=(",", ":"))
 
 
 def budget_status(new: Object, old: Object) -> list[Cause]:

@@ -76,9 +76,9 @@ def _selector(spec: Object) -> list[Cause]:
 
 def _matches(spec: Object) -> list[Cause]:
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    if spec.get("selector") is not None and not checks.selects(spec["selector"], labels):
+    if spec.get("selector") is None or not checks.selects(spec["selector"], labels):
         detail = "`selector` does not match template `labels`"
-        return [invalid_value("spec.template.metadata.labels", labels, detail)]
+        return [invalid_value("spec.template.metadata.labels", labels or None, detail)]
     return []
 
 

@@ -119,8 +119,8 @@ def volume(obj: Object) -> list[Cause]:
     capacity = spec.get("capacity") or {}
     if not capacity:
         found.append(required("spec.capacity"))
-    elif "storage" not in capacity or len(capacity) > 1:
-        found.append(not_supported("spec.capacity", capacity, ("storage",)))
+    if "storage" not in capacity or len(capacity) > 1:
+        found.append(not_supported("spec.capacity", capacity or None, ("storage",)))
     for name, amount in capacity.items():
         if parse(amount).nanos <= 0:
             found.append(invalid_value(f"spec.capacity[{name}]", amount, checks.POSITIVE))

@@ -26,9 +26,14 @@ def lease(obj: Object) -> list[Cause]:
         found.append(invalid_value("spec.leaseDurationSeconds", spec["leaseDurationSeconds"], "must be greater than 0"))
     if spec.get("leaseTransitions") is not None and spec["leaseTransitions"] < 0:
         found.append(invalid_value("spec.leaseTransitions", spec["leaseTransitions"], checks.NOT_NEGATIVE))
-    if spec.get("preferredHolder") and not spec.get("strategy"):
-        found.append(field_forbidden("spec.preferredHolder", "may only be specified if `strategy` is defined"))
     return found
+
+
+def _drop_gated(obj: Object) -> None:
+    """Coordinated leader election is an alpha feature; without it Kubernetes drops its fields."""
+    spec = obj.get("spec") or {}
+    spec.pop("strategy", None)
+    spec.pop("preferredHolder", None)
 
 
 def storage_class(obj: Object) -> list[Cause]:
@@ -93,7 +98,7 @@ def runtime_class_update(new: Object, old: Object) -> list[Cause]:
 
 
 RULES = (
-    Rules(builtin.Lease, lease),
+    Rules(builtin.Lease, lease, default=_drop_gated),
     Rules(builtin.StorageClass, storage_class, storage_class_update),
     Rules(CSI_DRIVER, default=defaults.csi_driver),
     Rules(CSI_NODE),

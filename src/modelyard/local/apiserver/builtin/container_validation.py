@@ -16,6 +16,7 @@ from modelyard.local.apiserver.builtin.volume_validation import (
 )
 from modelyard.local.apiserver.problems import (
     Cause,
+    GoStruct,
     duplicate,
     field_forbidden,
     invalid_value,
@@ -34,6 +35,10 @@ _ENV_RESOURCES = (
     "requests.memory",
 )  # fmt: skip
 _STANDARD = frozenset({"cpu", "memory", "ephemeral-storage"})
+_CONTEXT_FIELDS = (
+    "capabilities", "privileged", "SELinuxOptions", "windowsOptions", "runAsUser", "runAsGroup", "runAsNonRoot",
+    "readOnlyRootFilesystem", "allowPrivilegeEscalation", "procMount", "seccompProfile", "appArmorProfile",
+)  # fmt: skip
 _INIT_ONLY = "may not be set for init containers without restartPolicy=Always"
 
 Volumes = Mapping[str, Object]
@@ -335,7 +340,8 @@ def _security_context(context: Object, field: str) -> list[Cause]:
             found.append(invalid_value(f"{field}.{name}", value, names.in_range(0, checks.MAX_INT32)))
     if context.get("allowPrivilegeEscalation") is False and context.get("privileged"):
         detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
-        found.append(invalid_value(field, context, detail))
+        shown = GoStruct({name[0].upper() + name[1:]: context.get(name) for name in _CONTEXT_FIELDS})
+        found.append(invalid_value(field, shown, detail))
     return found
 
 

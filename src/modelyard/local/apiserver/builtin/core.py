@@ -150,14 +150,16 @@ def namespace_update(new: Object, old: Object) -> list[Cause]:
     return []
 
 
-def endpoint_address(address: str, field: str) -> list[Cause]:
-    """Loopback is allowed, unlike in Kubernetes: the laptop cluster's pods live there."""
+def endpoint_address(address: str, field: str, *, loopback: bool = True) -> list[Cause]:
+    """Loopback is allowed in endpoints, unlike in Kubernetes: the laptop cluster's pods live there."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
         return [invalid_value(field, address, "must be a valid IP address")]
     if parsed.is_unspecified:
         return [invalid_value(field, address, f"may not be unspecified ({address})")]
+    if parsed.is_loopback and not loopback:
+        return [invalid_value(field, address, "may not be in the loopback range (127.0.0.0/8, ::1/128)")]
     if parsed.is_link_local:
         detail = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
         return [invalid_value(field, address, detail)]
@@ -207,6 +209,10 @@ def endpoints_update(new: Object, old: Object) -> list[Cause]:
     return [] if new.get("subsets") == old.get("subsets") else endpoints(new)
 
 
+def _deprecated_endpoints(obj: Object, old: Object | None) -> list[str]:
+    return ["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"]
+
+
 def event(obj: Object) -> list[Cause]:
     place = (obj.get("involvedObject") or {}).get("namespace", "")
     namespace = obj["metadata"].get("namespace", "")
@@ -214,13 +220,10 @@ def event(obj: Object) -> list[Cause]:
     if not obj.get("eventTime"):
         wrong = namespace not in ("", "default") if not place else namespace != place
         return mismatch if wrong else []
-    if not place and namespace not in ("default", "kube-system"):
-        return mismatch
-    found = mismatch if place and namespace != place else []
+    found = mismatch if not place and namespace not in ("default", "kube-system") else []
     if not obj.get("reportingComponent"):
         found.append(required("reportingComponent"))
-    else:
-        found += checks.qualified_name(obj["reportingComponent"], "reportingComponent")
+    found += checks.qualified_name(obj.get("reportingComponent", ""), "reportingComponent")
     for name, limit in (("reportingInstance", 128), ("action", 128), ("reason", 128)):
         if not obj.get(name):
             found.append(required(name))
@@ -242,11 +245,30 @@ def limit_range(obj: Object) -> list[Cause]:
         if kind in seen:
             found.append(duplicate(f"{path}.type", kind))
         seen.add(kind)
-        least, most = item.get("min") or {}, item.get("max") or {}
-        for name in sorted(least.keys() & most.keys()):
-            if parse(least[name]) > parse(most[name]):
-                detail = f"min value {least[name]} is greater than max value {most[name]}"
-                found.append(invalid_value(f"{path}.min[{name}]", least[name], detail))
+        found += _limit_order(item, path)
+    return found
+
+
+_ORDER = (
+    # What must be at most what, at which field and with which value this is said, and in which words.
+    ("min", "max", "min", "min", "min value {} is greater than max value {}"),
+    ("min", "defaultRequest", "defaultRequest", "defaultRequest", "min value {} is greater than default request value {}"),
+    ("defaultRequest", "max", "defaultRequest", "defaultRequest", "default request value {} is greater than max value {}"),
+    ("defaultRequest", "default", "defaultRequest", "defaultRequest",
+     "default request value {} is greater than default limit value {}"),
+    ("min", "default", "default", "min", "min value {} is greater than default value {}"),
+    ("default", "max", "default", "max", "default value {} is greater than max value {}"),
+)  # fmt: skip
+
+
+def _limit_order(item: Object, path: str) -> list[Cause]:
+    found: list[Cause] = []
+    names_used = {name for group in ("min", "max", "default", "defaultRequest") for name in item.get(group) or ()}
+    for name in sorted(names_used):
+        for low, high, field, shown, text in _ORDER:
+            least, most = (item.get(low) or {}).get(name), (item.get(high) or {}).get(name)
+            if least is not None and most is not None and parse(least) > parse(most):
+                found.append(invalid_value(f"{path}.{field}[{name}]", item[shown][name], text.format(least, most)))
     return found
 
 
@@ -280,7 +302,7 @@ RULES = (
     Rules(builtin.Secret, secret, secret_update, default=_default_secret, prepare_update=_keep_secret_type),
     Rules(builtin.ServiceAccount),
     Rules(builtin.Node, status=True, status_at_create=True),
-    Rules(builtin.Endpoints, endpoints, endpoints_update),
+    Rules(builtin.Endpoints, endpoints, endpoints_update, warn=_deprecated_endpoints),
     Rules(builtin.Event, event),
     Rules(builtin.LimitRange, limit_range),
     Rules(builtin.ResourceQuota, resource_quota, status=True),

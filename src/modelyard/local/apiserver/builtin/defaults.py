@@ -172,7 +172,8 @@ def job(obj: Object) -> None:
     spec.setdefault("backoffLimit", _MAX_INT32 if spec.get("backoffLimitPerIndex") is not None else 6)
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
     if labels and not obj["metadata"].get("labels"):
-        obj["metadata"]["labels"] = dict(labels)
+        # One and the same dict: labels that the server adds to the template appear on the Job too, as in Kubernetes.
+        obj["metadata"]["labels"] = labels
     _job_spec(spec)
 
 
@@ -250,8 +251,8 @@ def network_policy(obj: Object) -> None:
 
 def ingress_class(obj: Object) -> None:
     parameters = (obj.get("spec") or {}).get("parameters")
-    if parameters is not None:
-        parameters.setdefault("scope", "Cluster")
+    if parameters is not None and parameters.get("scope") is None:
+        parameters["scope"] = "Cluster"
 
 
 def endpoint_slice(obj: Object) -> None:

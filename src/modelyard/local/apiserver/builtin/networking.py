@@ -269,10 +269,12 @@ def _slice_endpoints(endpoints: Sequence[Object], kind: str) -> list[Cause]:
             if kind == "FQDN":
                 found += checks.told(field, address, names.dns_subdomain(address))
             elif kind in ("IPv4", "IPv6"):
-                wrong = checks.ip_address(address, field)
-                if not wrong and checks.is_ipv6(address) != (kind == "IPv6"):
-                    wrong = [invalid_value(f"{path}.addresses", address, f"must be an {kind} address")]
-                found += wrong or endpoint_address(address, field)
+                if wrong := checks.ip_address(address, field):
+                    found += wrong
+                    continue
+                if checks.is_ipv6(address) != (kind == "IPv6"):
+                    found.append(invalid_value(f"{path}.addresses", address, f"must be an {kind} address"))
+                found += endpoint_address(address, field)
         if endpoint.get("nodeName") is not None:
             name = endpoint["nodeName"]
             found += checks.told(f"{path}.nodeName", name, names.dns_subdomain(name))

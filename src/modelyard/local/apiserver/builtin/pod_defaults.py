@@ -107,8 +107,8 @@ def default_probe(probe: Object) -> None:
             probe[name] = value
     if probe.get("httpGet") is not None:
         _default_http_get(probe["httpGet"])
-    if probe.get("grpc") is not None:
-        probe["grpc"].setdefault("service", "")
+    if probe.get("grpc") is not None and probe["grpc"].get("service") is None:
+        probe["grpc"]["service"] = ""
 
 
 def _default_http_get(action: Object) -> None:

@@ -78,9 +78,13 @@ def _policies(spec: Object, field: str) -> list[Cause]:
         found.append(not_supported(f"{field}.dnsPolicy", spec.get("dnsPolicy", ""), _DNS))
     config = spec.get("dnsConfig") or {}
     servers = config.get("nameservers") or ()
-    if spec.get("dnsPolicy") == "None" and not servers:
-        detail = "must provide at least one DNS nameserver when `dnsPolicy` is None"
-        found.append(required(f"{field}.dnsConfig.nameservers" if config else f"{field}.dnsConfig", detail))
+    if spec.get("dnsPolicy") == "None":
+        if not config:
+            detail = "must provide `dnsConfig` when `dnsPolicy` is None"
+            found.append(required(f"{field}.dnsConfig", detail))
+        elif not servers:
+            detail = "must provide at least one DNS nameserver when `dnsPolicy` is None"
+            found.append(required(f"{field}.dnsConfig.nameservers", detail))
     if len(servers) > 3:
         detail = "must not have more than 3 nameservers"
         found.append(invalid_value(f"{field}.dnsConfig.nameservers", list(servers), detail))

@@ -8,10 +8,12 @@ from typing import Any
 from modelyard.kube import builtin, names
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.builtin import checks
+from modelyard.local.apiserver.builtin.core import endpoint_address
 from modelyard.local.apiserver.builtin.rules import BuiltinStrategy, Rules
 from modelyard.local.apiserver.builtin.service_network import ServiceNetwork
 from modelyard.local.apiserver.problems import (
     Cause,
+    GoStruct,
     duplicate,
     field_forbidden,
     invalid_value,
@@ -247,7 +249,8 @@ def _service(obj: Object) -> list[Cause]:
     found += checks.labels(spec.get("selector"), "spec.selector")
     found += _affinity(spec)
     for index, address in enumerate(spec.get("externalIPs") or ()):
-        found += checks.ip_address(address, f"spec.externalIPs[{index}]")
+        path = f"spec.externalIPs[{index}]"
+        found += checks.ip_address(address, path) or endpoint_address(address, path, loopback=False)
     if kind not in _TYPES:
         found.append(not_supported("spec.type", kind, _TYPES))
     if kind == "ClusterIP":
@@ -312,22 +315,10 @@ def _duplicate_ports(ports: Sequence[Object]) -> list[Cause]:
     for index, port in enumerate(ports):
         key = (port.get("protocol", ""), port.get("port", 0))
         if key in numbers:
-            shown = {
-                "Name": "", "Protocol": key[0], "AppProtocol": None, "Port": key[1], "TargetPort": 0, "NodePort": 0,
-            }  # fmt: skip
-            found.append(_shown_duplicate(f"spec.ports[{index}]", shown))
+            shown = GoStruct(Name="", Protocol=key[0], AppProtocol=None, Port=key[1], TargetPort=0, NodePort=0)
+            found.append(duplicate(f"spec.ports[{index}]", shown))
         numbers.add(key)
     return found
-
-
-def _shown_duplicate(field: str, port: dict[str, Any]) -> Cause:
-    # Go prints the whole port with its own field names and in its own order.
-    parts = ",".join(f'"{key}":{_json(value)}' for key, value in port.items())
-    return Cause(field, "FieldValueDuplicate", f"Duplicate value: {{{parts}}}")
-
-
-def _json(value: Any) -> str:
-    return "null" if value is None else str(value) if isinstance(value, int) else f'"{value}"'
 
 
 def _affinity(spec: dict[str, Any]) -> list[Cause]:

@@ -73,7 +73,8 @@ class _Struct:
         self._key = key
         self._name = key.rsplit(".", 1)[1]
         self._fields: dict[str, tuple[Reader, bool]] = {}
-        self._always: list[tuple[str, Reader | None, Any]] = []
+        self._always: list[tuple[str, Reader | None, Any, bool]] = []
+        """Name, reader of an absent struct, else the zero value, and whether an empty list or map is written as null."""
         self._ready = False
 
     def _compile(self) -> None:
@@ -93,12 +94,12 @@ class _Struct:
             self._fields[name] = (reader, keep_empty)
             if pointer:
                 if always:
-                    self._always.append((name, None, None))
+                    self._always.append((name, None, None, False))
             elif isinstance(reader, _Struct):
                 if not zero_dropped:
-                    self._always.append((name, reader, None))
+                    self._always.append((name, reader, None, False))
             elif keep_empty:
-                self._always.append((name, None, _ZEROS.get(bare)))
+                self._always.append((name, None, _ZEROS.get(bare), bare.startswith(("[]", "{}"))))
         self._ready = True
 
     def __call__(self, value: Any) -> Any:
@@ -119,10 +120,10 @@ class _Struct:
                 raise
             if read or field[1]:
                 out[name] = read
-        for name, reader, zero in self._always:
+        for name, reader, zero, collection in self._always:
             if name not in out:
                 out[name] = reader({}) if reader is not None else zero
-            elif out[name] == [] or (reader is None and out[name] == {}):
+            elif collection and not out[name]:
                 out[name] = None
         return out
 
