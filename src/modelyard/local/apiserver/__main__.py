@@ -1,0 +1,7 @@
+"""`python -m modelyard.local.apiserver`."""
+
+import sys
+
+from modelyard.local.apiserver.process import main
+
+sys.exit(main())

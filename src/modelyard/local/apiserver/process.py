@@ -1,0 +1,91 @@
+"""The API server as a process of its own: `python -m modelyard.local.apiserver --dir DIR --port PORT`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import gc
+import logging
+import secrets
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import yaml
+
+from modelyard.local.apiserver.server import ApiServer
+from modelyard.local.apiserver.sqlite import StateUnusable
+from modelyard.local.apiserver.tls import write_private
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m modelyard.local.apiserver", description="A Kubernetes API server on SQLite."
+    )
+    parser.add_argument("--dir", type=Path, required=True, help="where objects, keys and the kubeconfig are kept")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: loopback only)")
+    parser.add_argument("--port", type=int, default=0, help="default: the one used last, or a free one")
+    parser.add_argument("--durable", choices=("full", "relaxed"), default="full",
+                        help="full: acknowledged writes survive power loss; relaxed: they survive a crash of the process")  # fmt: skip
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    try:
+        asyncio.run(serve(options.dir, options.host, options.port, options.durable))
+    except StateUnusable as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except OSError as error:
+        print(f"error: cannot listen on {options.host}:{options.port}: {error.strerror or error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def serve(directory: Path, host: str, port: int, durable: str) -> None:
+    """Serves until SIGTERM or SIGINT."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    server = ApiServer(directory, durable="relaxed" if durable == "relaxed" else "full")
+    async with server:
+        token = admin_token(directory)
+        server.admit_token(token)
+        url = await server.listen(host, port)
+        write_private(directory / "kubeconfig", kubeconfig(url, server.root_certificate(), token))
+        # What was loaded stays; the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
+        print(f"serving on {url}, kubeconfig: {directory / 'kubeconfig'}", flush=True)
+        await stop.wait()
+
+
+def admin_token(directory: Path) -> str:
+    """The administrator's token, made once."""
+    path = directory / "admin-token"
+    if path.exists():
+        return path.read_text().strip()
+    token = secrets.token_urlsafe(32)
+    write_private(path, token)
+    return token
+
+
+def kubeconfig(url: str, certificate: str, token: str) -> str:
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": "modelyard",
+                "cluster": {
+                    "server": url,
+                    "certificate-authority-data": base64.b64encode(certificate.encode()).decode(),
+                },
+            }
+        ],
+        "users": [{"name": "admin", "user": {"token": token}}],
+        "contexts": [{"name": "modelyard", "context": {"cluster": "modelyard", "user": "admin"}}],
+        "current-context": "modelyard",
+    }
+    return yaml.safe_dump(document, sort_keys=False)
