@@ -1,0 +1,15 @@
+"""The 72 scenarios of the MLflow specification. 1-69 are here, each written once; 70-72 need pods and are in the e2e tier."""
+
+from __future__ import annotations
+
+from tests.cluster.mlflow.scenarios import admission, migrations, platform, rendering, routing
+from tests.cluster.mlflow.scenarios.story import Scenario
+
+_BOOKS = (admission.book, rendering.book, routing.book, migrations.book, platform.book)
+SCENARIOS: dict[int, Scenario] = {number: story for book in _BOOKS for number, story in book.scenarios.items()}
+NEEDS_API = frozenset(number for book in _BOOKS for number in book.needs_api)
+E2E = {70: "tests/e2e/test_mlflow.py", 71: "tests/e2e/test_mlflow.py", 72: "tests/e2e/test_mlflow.py"}
+
+
+def title(number: int) -> str:
+    return f"{number:02}-{SCENARIOS[number].__name__}"

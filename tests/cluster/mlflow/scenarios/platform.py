@@ -1,0 +1,151 @@
+"""Scenarios 63-69: the platform's module, and the groups in namespaces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from modelyard.kube import builtin
+from modelyard.kube.kinds import Object
+from modelyard.kube.objects import finalizers_of, status_of
+from modelyard.operators.mlflow.api import MLFLOW, MLFLOW_OPERATOR
+from modelyard.operators.mlflow.module import FINALIZER, MODULE_NAME, VERSION_CONFIG
+from modelyard.operators.mlflow.namespace_rbac import EDIT, VIEW, WORKSPACE, Auth
+from tests.cluster.mlflow.scenarios.story import Book, Story
+
+book = Book()
+platform = book.scenario
+MODULE = MLFLOW_OPERATOR.kind
+
+
+async def with_module(story: Story, **spec: Any) -> None:
+    await story.start(module=True, applications_namespace=story.namespace)
+    if spec:
+        await story.yard.create(MODULE, MODULE_NAME, spec=spec)
+
+
+@platform(63)
+async def without_the_module_nothing_is_done(story: Story) -> None:
+    await with_module(story)
+    await story.create()
+    for type, status in (("MLflowOperatorReady", "False"), ("Available", "False"), ("Progressing", "True")):
+        await story.condition(type, status=status, reason="MLflowOperatorMissing")
+    await story.yard.absent(builtin.Deployment, "mlflow")
+
+
+@platform(64)
+async def the_module_says_what_it_lacks_and_what_it_runs(story: Story) -> None:
+    await with_module(story, gatewayName="gw")
+    condition = await story.yard.condition(MODULE, MODULE_NAME, "Ready", status="False", reason="ConfigPending")
+    assert condition["message"].endswith(": spec.sectionTitle")
+    module = await story.yard.get(MODULE, MODULE_NAME)
+    assert finalizers_of(module) == [FINALIZER]
+    assert status_of(module)["phase"] == "Progressing"
+    await story.yard.edit(MODULE, MODULE_NAME, lambda module: module["spec"].update(sectionTitle="ML"))
+    await story.yard.condition(MODULE, MODULE_NAME, "Ready", status="True", reason="Ready")
+    status = status_of(await story.yard.get(MODULE, MODULE_NAME))
+    mlflow = {"name": "MLflow", "version": "3.14.0", "repoUrl": "https://github.com/mlflow/mlflow"}
+    assert (status["phase"], status["releases"]) == ("Ready", [mlflow])
+    await story.yard.create(builtin.ConfigMap, VERSION_CONFIG, data={"platformVersion": "2.30.0"})
+    releases = [{"name": "platform", "version": "2.30.0"}, mlflow]
+    await story.yard.until(MODULE, MODULE_NAME, lambda module: status_of(module)["releases"] == releases)
+
+
+@platform(65)
+async def a_bad_platform_version_is_an_error(story: Story) -> None:
+    await story.yard.create(builtin.ConfigMap, VERSION_CONFIG, data={"platformVersion": "not-a-semver"})
+    await with_module(story, gatewayName="gw", sectionTitle="ML")
+    condition = await story.yard.condition(MODULE, MODULE_NAME, "Ready", status="False", reason="ReconcileFailed")
+    assert f"invalid platform version in {story.namespace}/{VERSION_CONFIG}" in condition["message"]
+
+
+@platform(66)
+async def the_module_waits_for_its_instances(story: Story) -> None:
+    await with_module(story, gatewayName="gw", sectionTitle="ML")
+    await story.yard.condition(MODULE, MODULE_NAME, "Ready", status="True")
+    await story.settled()
+    await story.condition("MLflowOperatorReady", status="True", reason="Ready")
+    await story.yard.delete(MODULE, MODULE_NAME)
+    condition = await story.yard.condition(
+        MODULE, MODULE_NAME, "Ready", status="False", reason="MLflowInstancesPresent"
+    )
+    assert condition["message"] == "cannot delete MLflowOperator while 1 MLflow instance(s) still exist"
+    await story.condition("MLflowOperatorReady", status="False", reason="MLflowInstancesPresent")
+    await story.condition("Available", status="True", reason="DeploymentReady")
+    await story.yard.delete(MLFLOW.kind, "mlflow")
+    await story.yard.gone(MODULE, MODULE_NAME)
+
+
+async def with_groups(story: Story, **spec: Any) -> None:
+    """The yard's namespace is a workspace, and the platform says who may use it."""
+    await story.yard.serve(Auth)
+    await story.start(namespace_rbac=True)
+    await story.create()
+    if await story.yard.find(builtin.Namespace, story.namespace) is None:
+        await story.yard.create(builtin.Namespace, story.namespace)
+    await label(story, "mlflow")
+    groups = spec or {"allowedGroups": ["a", "shared"], "adminGroups": ["shared", "adm"]}
+    await story.yard.create(Auth, "auth", spec=groups)
+
+
+async def label(story: Story, value: str | None) -> None:
+    def change(namespace: Object) -> None:
+        labels = namespace["metadata"].setdefault("labels", {})
+        labels.pop(WORKSPACE, None)
+        if value is not None:
+            labels[WORKSPACE] = value
+
+    await story.yard.edit(builtin.Namespace, story.namespace, change)
+
+
+def subjects(binding: Object) -> list[str]:
+    return [subject["name"] for subject in binding.get("subjects") or ()]
+
+
+@platform(67)
+async def a_workspace_gets_the_platforms_groups(story: Story) -> None:
+    await with_groups(story)
+    uid = (await story.mlflow())["metadata"]["uid"]
+    for name, role, members in (
+        (VIEW, "mlflow-operator-mlflow-view", ["a", "shared", "adm"]),
+        (EDIT, "mlflow-operator-mlflow-edit", ["shared", "adm"]),
+    ):
+        binding = await story.yard.until(builtin.RoleBinding, name)
+        assert subjects(binding) == members
+        assert binding["roleRef"]["name"] == role
+        assert binding["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "mlflow-operator"
+        (owner,) = binding["metadata"]["ownerReferences"]
+        assert (owner["uid"], owner["controller"]) == (uid, True)
+
+
+@platform(68)
+async def bindings_follow_the_groups_and_resist(story: Story) -> None:
+    await with_groups(story)
+    await story.yard.until(builtin.RoleBinding, VIEW)
+    await story.yard.edit(Auth, "auth", lambda auth: auth["spec"].update(allowedGroups=["b"]))
+    await story.yard.until(builtin.RoleBinding, VIEW, lambda binding: subjects(binding) == ["b", "shared", "adm"])
+    rogue = {"kind": "User", "name": "mallory", "apiGroup": "rbac.authorization.k8s.io"}
+    await story.yard.edit(builtin.RoleBinding, EDIT, lambda binding: binding["subjects"].append(rogue))
+    await story.yard.until(builtin.RoleBinding, EDIT, lambda binding: subjects(binding) == ["shared", "adm"])
+    await story.yard.delete(builtin.RoleBinding, EDIT)
+    await story.yard.until(builtin.RoleBinding, EDIT, lambda binding: subjects(binding) == ["shared", "adm"])
+
+
+@platform(69)
+async def bindings_go_with_what_they_stand_on(story: Story) -> None:
+    await with_groups(story)
+    await story.yard.until(builtin.RoleBinding, VIEW)
+    await label(story, None)
+    for name in (VIEW, EDIT):
+        await story.yard.gone(builtin.RoleBinding, name)
+    await label(story, "mlflow")
+    await story.yard.until(builtin.RoleBinding, VIEW)
+    await story.yard.delete(Auth, "auth")
+    for name in (VIEW, EDIT):
+        await story.yard.gone(builtin.RoleBinding, name)
+    await story.yard.create(Auth, "auth", spec={"allowedGroups": "not a list"})
+    await story.yard.absent(builtin.RoleBinding, VIEW)
+    await story.yard.edit(Auth, "auth", lambda auth: auth.update(spec={"allowedGroups": ["a"]}))
+    await story.yard.until(builtin.RoleBinding, VIEW)
+    await story.yard.delete(MLFLOW.kind, "mlflow")
+    for name in (VIEW, EDIT):
+        await story.yard.gone(builtin.RoleBinding, name)

@@ -1,0 +1,389 @@
+"""Scenarios 17-39: what is made of a spec."""
+
+from __future__ import annotations
+
+import yaml
+
+from modelyard.kube import builtin
+from tests.cluster.mlflow.scenarios.story import OPENSHIFT, POSTGRES, Book, Server, Story, named
+
+book = Book()
+rendering = book.scenario
+GC = {"schedule": "0 2 * * 0"}
+ARCHIVAL = {"enabled": True, "location": "s3://b/traces", "retention": "30d", "maxTracesPerPass": 500}
+SELECTOR = "MLFLOW_K8S_WORKSPACE_LABEL_SELECTOR"
+CIPHERS = "UVICORN_SSL_CIPHERS"
+CA_FILE = "/etc/pki/tls/certs/combined/ca-bundle.crt"
+
+
+async def cron_job(story: Story, name: str) -> Server:
+    return Server(await story.yard.get(builtin.CronJob, name), name)
+
+
+@rendering(17)
+async def the_defaults_make_these_objects(story: Story) -> None:
+    await story.start()
+    await story.settled()
+    yard = story.yard
+    assert await yard.names(builtin.Deployment) == ["mlflow"]
+    assert await yard.names(builtin.Service) == ["mlflow"]
+    assert "mlflow-sa" in await yard.names(builtin.ServiceAccount)
+    assert await yard.names(builtin.NetworkPolicy) == ["mlflow", "mlflow-migration"]
+    for kind in (builtin.ClusterRole, builtin.ClusterRoleBinding):
+        assert await yard.find(kind, "mlflow") is not None
+        assert await yard.find(kind, "mlflow-gc") is None
+    assert await yard.names(builtin.PersistentVolumeClaim) == []
+    assert await yard.names(builtin.CronJob) == []
+    # Kubernetes puts its own ConfigMap into every namespace.
+    assert set(await yard.names(builtin.ConfigMap)) <= {"kube-root-ca.crt"}
+
+
+@rendering(18)
+async def the_server_is_called_with_these_arguments(story: Story) -> None:
+    await story.start()
+    await story.create()
+    server = await story.server()
+    args = server.args
+    assert args == [
+        "server",
+        "--serve-artifacts",
+        "--artifacts-destination=file:///mlflow/artifacts",
+        "--app-name=kubernetes-auth",
+        "--enable-workspaces",
+        "--workspace-store-uri=kubernetes://",
+        "--host=0.0.0.0",
+        "--port=8443",
+        "--workers=1",
+        "--uvicorn-opts=--ssl-keyfile=/etc/tls/private/tls.key --ssl-certfile=/etc/tls/private/tls.crt --proxy-headers",
+        "--allowed-hosts",
+        "*",
+        "--static-prefix=/mlflow",
+    ]
+    liveness, readiness = server.container["livenessProbe"], server.container["readinessProbe"]
+    assert liveness["httpGet"] == {"path": "/mlflow/health", "port": "https", "scheme": "HTTPS"}
+    assert readiness["httpGet"]["path"] == "/mlflow/api/3.0/mlflow/server-info"
+    assert (liveness["initialDelaySeconds"], liveness["periodSeconds"]) == (30, 10)
+    assert (readiness["initialDelaySeconds"], readiness["periodSeconds"]) == (5, 5)
+
+
+@rendering(19)
+async def artifacts_that_are_not_served_have_a_root(story: Story) -> None:
+    await story.start()
+    await story.create(serveArtifacts=False, defaultArtifactRoot="s3://b/r")
+    args = (await story.server()).args
+    assert args[1:3] == ["--no-serve-artifacts", "--default-artifact-root=s3://b/r"]
+    assert not any(arg.startswith("--artifacts-destination") for arg in args)
+
+
+@rendering(20)
+async def storage_is_a_claim_as_asked(story: Story) -> None:
+    await story.start()
+    storage = {
+        "accessModes": ["ReadWriteMany"],
+        "storageClassName": "fast-ssd",
+        "resources": {"requests": {"storage": "20Gi"}},
+    }
+    await story.create(storage=storage)
+    made = await story.yard.get(builtin.PersistentVolumeClaim, "mlflow-pvc")
+    spec, first = made["spec"], made["metadata"]["uid"]
+    assert spec["accessModes"] == ["ReadWriteMany"]
+    assert spec["storageClassName"] == "fast-ssd"
+    assert spec["resources"]["requests"] == {"storage": "20Gi"}
+    server = await story.server()
+    assert server.volumes["mlflow-storage"]["persistentVolumeClaim"] == {"claimName": "mlflow-pvc"}
+    assert server.mounts["/mlflow"]["name"] == "mlflow-storage"
+    assert server.spec["strategy"] == {"type": "Recreate"}
+    # No controller is there that would let a claim in use go.
+    await story.yard.edit(
+        builtin.PersistentVolumeClaim, "mlflow-pvc", lambda claim: claim["metadata"].pop("finalizers", 0)
+    )
+    await story.edit(storage={})
+    await story.yard.delete(builtin.PersistentVolumeClaim, "mlflow-pvc")
+    claim = await story.yard.until(
+        builtin.PersistentVolumeClaim, "mlflow-pvc", lambda claim: claim["metadata"]["uid"] != first
+    )
+    assert claim["spec"]["accessModes"] == ["ReadWriteOnce"]
+    assert claim["spec"]["resources"]["requests"] == {"storage": "2Gi"}
+    assert not claim["spec"].get("storageClassName")
+
+
+@rendering(21)
+async def without_storage_servers_are_rolled(story: Story) -> None:
+    await story.start()
+    await story.create()
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+    assert (await story.server()).spec["strategy"] == rolling
+
+
+@rendering(22)
+async def the_registry_uses_the_backend_store_unless_told(story: Story) -> None:
+    await story.start()
+    await story.create()
+    assert (await story.server()).env["MLFLOW_REGISTRY_STORE_URI"] == POSTGRES
+
+
+@rendering(23)
+async def a_read_replica_is_a_variable(story: Story) -> None:
+    name = "MLFLOW_READ_REPLICA_BACKEND_STORE_URI"
+    await story.start()
+    await story.create()
+    assert name not in (await story.server()).env
+    await story.edit(readReplicaBackendStoreUri="postgresql://replica/db")
+    assert (await story.server()).env[name] == "postgresql://replica/db"
+    reference = {"name": "replica", "key": "uri", "optional": True}
+    await story.edit(readReplicaBackendStoreUri=None, readReplicaBackendStoreUriFrom=reference)
+    assert (await story.server()).env[name] == {"secretKeyRef": reference}
+
+
+@rendering(24)
+async def workspaces_are_chosen_by_a_selector_text(story: Story) -> None:
+    await story.start()
+    await story.create(workspaceLabelSelector={})
+    assert SELECTOR not in (await story.server()).env
+    selector = {
+        "matchLabels": {"mlflow-enabled": "true", "team": "a"},
+        "matchExpressions": [{"key": "environment", "operator": "In", "values": ["staging", "prod"]}],
+    }
+    await story.edit(workspaceLabelSelector=selector)
+    text = "environment in (prod,staging),mlflow-enabled=true,team=a"
+    assert (await story.server()).env[SELECTOR] == text
+    await story.edit(workspaceLabelSelector=None)
+    assert SELECTOR not in (await story.server()).env
+
+
+@rendering(25)
+async def a_bad_selector_is_a_render_failure(story: Story) -> None:
+    await story.start()
+    await story.create(workspaceLabelSelector={"matchExpressions": [{"key": "a", "operator": "InvalidOp"}]})
+    condition = await story.condition("Available", status="False", reason="RenderFailed")
+    assert "workspaceLabelSelector" in condition["message"]
+    await story.condition("Progressing", status="False", reason="RenderFailed")
+    await story.yard.absent(builtin.Deployment, "mlflow")
+
+
+@rendering(26)
+async def variables_of_all_sources_arrive_unchanged(story: Story) -> None:
+    variables = [
+        {"name": "PLAIN", "value": 'a: b # "c"'},
+        {"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+        {"name": "CONFIG", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}},
+    ]
+    await story.start()
+    await story.create(env=variables)
+    found = (await story.server()).container["env"]
+    assert [variable for variable in found if variable["name"] in ("PLAIN", "SECRET", "CONFIG")] == variables
+
+
+@rendering(27)
+async def openshift_has_its_cipher_profile(story: Story) -> None:
+    await story.start()
+    await story.create()
+    server = await story.server()
+    assert CIPHERS not in server.env
+    assert server.volumes["mlflow-tls"]["secret"] == {"secretName": "mlflow-tls", "defaultMode": 420}
+    await story.yard.serve(*OPENSHIFT)
+    deployment = await story.yard.until(
+        builtin.Deployment, "mlflow", lambda d: Server(d).env.get(CIPHERS) == "PROFILE=SYSTEM"
+    )
+    assert Server(deployment).volumes["mlflow-tls"]["secret"]["defaultMode"] == 416
+    await story.edit(env=[{"name": CIPHERS, "value": "DEFAULT"}])
+    await story.yard.until(builtin.Deployment, "mlflow", lambda d: Server(d).env.get(CIPHERS) == "DEFAULT")
+
+
+@rendering(28)
+async def metrics_are_exposed_where_they_are_scraped(story: Story) -> None:
+    await story.start()
+    await story.create()
+    server = await story.server()
+    assert "metrics" not in server.volumes
+    assert "--expose-prometheus=/prometheus" not in server.args
+    await story.yard.serve(builtin.ServiceMonitor)
+    monitor = await story.yard.until(builtin.ServiceMonitor, "mlflow-metrics-monitor")
+    endpoint = {"path": "/metrics", "port": "https", "scheme": "https", "tlsConfig": {"insecureSkipVerify": True}}
+    assert monitor["spec"] == {"selector": {"matchLabels": {"app": "mlflow"}}, "endpoints": [endpoint]}
+    server = await story.server()
+    assert server.args[-1] == "--expose-prometheus=/prometheus"
+    assert server.volumes["metrics"]["emptyDir"] == {"sizeLimit": "100Mi"}
+    await story.yard.serve(*OPENSHIFT)
+    trusted = {
+        "ca": {"configMap": {"name": "openshift-service-ca.crt", "key": "service-ca.crt"}},
+        "serverName": f"mlflow.{story.namespace}.svc",
+    }
+    await story.yard.until(
+        builtin.ServiceMonitor, "mlflow-metrics-monitor", lambda m: m["spec"]["endpoints"][0]["tlsConfig"] == trusted
+    )
+
+
+@rendering(29)
+async def origins_that_cannot_be_used_are_left_out(story: Story) -> None:
+    await story.start(url="https://gw:9443/mlflow", url_configured=True)
+    await story.create(extraAllowedOrigins=["", "  ", "https://a.com,https://b.com", "https://ok.com"])
+    ns = story.namespace
+    assert (await story.server()).env["MLFLOW_SERVER_CORS_ALLOWED_ORIGINS"].split(",") == [
+        "https://mlflow:8443",
+        f"https://mlflow.{ns}.svc:8443",
+        f"https://mlflow.{ns}.svc.cluster.local:8443",
+        "localhost:*",
+        "127.0.0.1:*",
+        "https://gw:9443",
+        "https://ok.com",
+    ]
+
+
+@rendering(30)
+async def temporary_storage_is_the_same_everywhere(story: Story) -> None:
+    await story.start()
+    await story.create(garbageCollection=GC, traceArchival=ARCHIVAL)
+    for size in ("1Gi", "5Gi"):
+        if size != "1Gi":
+            await story.edit(temporaryStorage={"sizeLimit": size})
+        gc, archival = await cron_job(story, "mlflow-gc"), await cron_job(story, "mlflow-trace-archival")
+        for pod in (await story.server(), gc, archival):
+            assert pod.volumes["tmp"]["emptyDir"] == {"sizeLimit": size}
+
+
+@rendering(31)
+async def garbage_collection_is_a_cron_job_with_its_own_rights(story: Story) -> None:
+    await story.start()
+    await story.create(garbageCollection=GC)
+    gc = await cron_job(story, "mlflow-gc")
+    assert gc.spec["concurrencyPolicy"] == "Forbid"
+    assert gc.pod["serviceAccountName"] == "mlflow-gc-sa"
+    assert gc.args == ["gc", f"--backend-store-uri={POSTGRES}", "--all-workspaces"]
+    role = await story.yard.get(builtin.ClusterRole, "mlflow-gc")
+    experiments = {
+        "apiGroups": ["mlflow.kubeflow.org"],
+        "resources": ["experiments"],
+        "verbs": ["get", "list", "update"],
+    }
+    assert experiments in role["rules"]
+    binding = await story.yard.get(builtin.ClusterRoleBinding, "mlflow-gc")
+    subject = {"kind": "ServiceAccount", "name": "mlflow-gc-sa", "namespace": story.namespace}
+    assert binding["subjects"] == [subject]
+    assert subject not in (await story.yard.get(builtin.ClusterRoleBinding, "mlflow"))["subjects"]
+    await story.edit(garbageCollection={**GC, "olderThan": "30d"})
+    assert (await cron_job(story, "mlflow-gc")).args[-2:] == ["--older-than=30d", "--all-workspaces"]
+
+
+@rendering(32)
+async def garbage_collection_takes_the_store_from_the_secret(story: Story) -> None:
+    await story.start()
+    reference = {"name": "db", "key": "uri"}
+    await story.create(backendStoreUri=None, backendStoreUriFrom=reference, garbageCollection=GC)
+    gc = await cron_job(story, "mlflow-gc")
+    assert gc.args[1] == "--backend-store-uri=$(MLFLOW_BACKEND_STORE_URI)"
+    assert gc.env["MLFLOW_BACKEND_STORE_URI"] == {"secretKeyRef": reference}
+
+
+@rendering(33)
+async def trace_archival_is_a_cron_job_with_a_config(story: Story) -> None:
+    await story.start()
+    await story.create(traceArchival=ARCHIVAL)
+    await cron_job(story, "mlflow-trace-archival")
+    config = await story.yard.get(builtin.ConfigMap, "mlflow-trace-archival-config")
+    text = config["data"]["trace-archival.yaml"]
+    for line in ("enabled: true", 'location: "s3://b/traces"', 'retention: "30d"', "max_traces_per_pass: 500"):
+        assert line in text
+    assert yaml.safe_load(text)["trace_archival"]["enabled"] is True
+    server = await story.server()
+    assert server.env["MLFLOW_TRACE_ARCHIVAL_CONFIG"] == "/etc/mlflow/trace-archival.yaml"
+    assert server.env["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"
+    assert server.mounts["/etc/mlflow"]["readOnly"] is True
+    subjects = (await story.yard.get(builtin.ClusterRoleBinding, "mlflow"))["subjects"]
+    assert [subject["name"] for subject in subjects] == ["mlflow-sa", "mlflow-trace-archival-sa"]
+
+
+@rendering(34)
+async def archival_does_not_split_the_servers(story: Story) -> None:
+    await story.start()
+    await story.settled(replicas=3, traceArchival=ARCHIVAL)
+    assert await story.yard.names(builtin.Deployment) == ["mlflow"]
+    assert (await story.server()).spec["replicas"] == 3
+
+
+@rendering(35)
+async def ca_bundles_are_joined(story: Story) -> None:
+    await story.start()
+    await story.yard.create(builtin.ConfigMap, "my-ca", data={"ca.crt": "x"})
+    await story.create()
+    plain = await story.server()
+    assert "initContainers" not in plain.pod
+    assert len(plain.pod["containers"]) == 1
+    assert not {"SSL_CERT_FILE", "PGSSLMODE"} & plain.env.keys()
+    await story.yard.create(builtin.ConfigMap, "odh-trusted-ca-bundle", data={"ca-bundle.crt": "y"})
+    await story.edit(caBundleConfigMap={"name": "my-ca"})
+    deployment = await story.yard.until(builtin.Deployment, "mlflow", lambda d: "ca-bundle-1" in Server(d).volumes)
+    server = Server(deployment)
+    assert named(server.pod["initContainers"], "combine-ca-bundles")["image"] == server.container["image"]
+    named(server.pod["containers"], "ca-bundle-watcher")
+    sources = [server.volumes[f"ca-bundle-{index}"]["configMap"] for index in (0, 1)]
+    assert [(source["name"], source["optional"]) for source in sources] == [
+        ("odh-trusted-ca-bundle", True),
+        ("my-ca", True),
+    ]
+    files = (
+        "SSL_CERT_FILE",
+        "REQUESTS_CA_BUNDLE",
+        "CURL_CA_BUNDLE",
+        "AWS_CA_BUNDLE",
+        "PGSSLROOTCERT",
+        "MLFLOW_MYSQL_CA",
+    )
+    assert all(server.env[name] == CA_FILE for name in files)
+    assert server.env["PGSSLMODE"] == "verify-full"
+    assert server.env["MLFLOW_S3_IGNORE_TLS"] == "false"
+
+
+@rendering(36)
+async def pod_labels_and_annotations_are_for_pods(story: Story) -> None:
+    await story.start()
+    await story.create(podLabels={"team": "a"}, podAnnotations={"note": "b"})
+    server = await story.server()
+    assert server.template["metadata"]["labels"]["team"] == "a"
+    assert server.template["metadata"]["annotations"]["note"] == "b"
+    for obj in (server.object, await story.yard.get(builtin.Service, "mlflow")):
+        assert "team" not in obj["metadata"]["labels"]
+        assert "note" not in obj["metadata"].get("annotations", {})
+
+
+@rendering(37)
+async def resource_claims_come_with_the_default_resources(story: Story) -> None:
+    claims = [{"name": "gpu", "resourceClaimName": "one"}]
+    await story.start()
+    await story.create(resourceClaims=claims, resources={"claims": [{"name": "gpu"}]})
+    server = await story.server()
+    assert server.pod["resourceClaims"] == claims
+    assert server.container["resources"] == {
+        "claims": [{"name": "gpu"}],
+        "requests": {"cpu": "1", "memory": "2Gi"},
+        "limits": {"cpu": "4", "memory": "3Gi"},
+    }
+
+
+@rendering(38)
+async def additional_egress_is_for_both_policies(story: Story) -> None:
+    extra = {"ports": [{"protocol": "TCP", "port": 15432}]}
+    await story.start()
+    await story.create(networkPolicyAdditionalEgressRules=[extra])
+    for name, rules in (("mlflow", 6), ("mlflow-migration", 3)):
+        egress = (await story.yard.get(builtin.NetworkPolicy, name))["spec"]["egress"]
+        assert len(egress) == rules
+        assert egress[-1] == extra
+
+
+@rendering(39)
+async def the_image_is_the_same_everywhere(story: Story) -> None:
+    image = "quay.io/me/mlflow@sha256:" + "a" * 64
+    await story.start()
+    await story.yard.create(builtin.ConfigMap, "odh-trusted-ca-bundle", data={"ca-bundle.crt": "y"})
+    await story.create(garbageCollection=GC, traceArchival=ARCHIVAL)
+    for expected in ((story.settings.image, None), (image, "Never")):
+        if expected[1]:
+            await story.edit(image={"image": image, "imagePullPolicy": "Never"})
+        gc, archival = await cron_job(story, "mlflow-gc"), await cron_job(story, "mlflow-trace-archival")
+        for server in (await story.server(), gc, archival):
+            for container in (*server.pod["containers"], *server.pod["initContainers"]):
+                default = "IfNotPresent"  # What the API fills in for an image with a tag or a digest.
+                policy = container.get("imagePullPolicy")
+                assert container["image"] == expected[0]
+                assert policy == expected[1] or (expected[1] is None and policy == default)

@@ -1,0 +1,187 @@
+"""What the scenarios have in common: a valid MLflow, a settled one, and short names for what they look at."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from modelyard.kube import builtin
+from modelyard.kube.errors import Invalid
+from modelyard.kube.kinds import Kind, Object
+from modelyard.kube.objects import status_of
+from modelyard.operators.mlflow.api import MLFLOW
+from modelyard.operators.mlflow.config import Settings
+from modelyard.operators.mlflow.controller import mlflow_controller
+from modelyard.operators.mlflow.module import module_controller
+from modelyard.operators.mlflow.namespace_rbac import namespace_controller
+from tests.yard import Yard
+
+POSTGRES = "postgresql://u:p@db:5432/mlflow"
+JOB = "mlflow-mg-3140-g1"
+OPENSHIFT = (builtin.ConsoleLink,)
+
+
+@dataclass
+class Story:
+    """A yard in which the MLflow operator is at work."""
+
+    yard: Yard
+    settings: Settings = field(default_factory=Settings)
+
+    @property
+    def namespace(self) -> str:
+        return self.yard.namespace
+
+    async def start(self, *served: Kind, **settings: Any) -> None:
+        """Serves the optional kinds and starts the operator with these settings."""
+        for kind in served:
+            await self.yard.serve(kind)
+        self.settings = Settings(namespace=self.namespace, **settings)
+        controllers = [mlflow_controller(self.settings)]
+        if self.settings.module:
+            controllers.append(module_controller(self.settings))
+        if self.settings.namespace_rbac:
+            controllers.append(namespace_controller(self.settings))
+        await self.yard.start(controllers)
+
+    async def create(self, name: str = "mlflow", annotations: dict[str, str] | None = None, **spec: Any) -> Object:
+        """An MLflow with a valid spec; a field given as None is left out."""
+        body: dict[str, Any] = {"spec": valid_spec(**spec)}
+        if annotations:
+            body["annotations"] = annotations
+        return await self.yard.create(MLFLOW.kind, name, **body)
+
+    async def settled(self, annotations: dict[str, str] | None = None, **spec: Any) -> None:
+        """An MLflow whose migration and rollout are over."""
+        await self.create(annotations=annotations, **spec)
+        await self.migrate()
+
+    async def migrate(self, job: str = JOB, version: str = "3.14.0") -> None:
+        """Plays the workload controllers until the migration is recorded."""
+        await self.yard.until(builtin.Job, job)
+        await self.yard.job_succeeds(job)
+        await self.yard.until(builtin.Deployment, "mlflow", lambda d: d["spec"]["replicas"] > 0)
+        await self.yard.deployment_ready("mlflow")
+        await self.yard.until(MLFLOW.kind, "mlflow", lambda m: status_of(m).get("version") == version)
+        await self.condition("Available", status="True")
+
+    async def edit(self, **spec: Any) -> None:
+        """Changes fields of the spec; None removes one."""
+
+        def change(mlflow: Object) -> None:
+            for name, value in spec.items():
+                if value is None:
+                    mlflow["spec"].pop(name, None)
+                else:
+                    mlflow["spec"][name] = value
+
+        await self.yard.edit(MLFLOW.kind, "mlflow", change)
+
+    async def annotate(self, name: str, value: str = "true") -> None:
+        def change(mlflow: Object) -> None:
+            mlflow["metadata"].setdefault("annotations", {})[name] = value
+
+        await self.yard.edit(MLFLOW.kind, "mlflow", change)
+
+    async def condition(self, type: str, **expected: Any) -> Object:
+        return await self.yard.condition(MLFLOW.kind, "mlflow", type, **expected)
+
+    async def mlflow(self) -> Object:
+        return await self.yard.get(MLFLOW.kind, "mlflow")
+
+    async def status(self) -> Object:
+        return status_of(await self.mlflow())
+
+    async def server(self) -> Server:
+        return Server(await self.yard.get(builtin.Deployment, "mlflow"))
+
+
+@dataclass(frozen=True)
+class Server:
+    """A Deployment, or the pod template of a CronJob or Job, with its parts by name."""
+
+    object: Object
+    container_name: str = "mlflow"
+
+    @property
+    def spec(self) -> Object:
+        spec: Object = self.object["spec"]
+        return spec
+
+    @property
+    def template(self) -> Object:
+        spec = self.spec
+        if "jobTemplate" in spec:
+            spec = spec["jobTemplate"]["spec"]
+        template: Object = spec["template"]
+        return template
+
+    @property
+    def pod(self) -> Object:
+        pod: Object = self.template["spec"]
+        return pod
+
+    @property
+    def container(self) -> Object:
+        return named(self.pod["containers"], self.container_name)
+
+    @property
+    def args(self) -> list[str]:
+        args: list[str] = self.container.get("args", [])
+        return args
+
+    @property
+    def env(self) -> dict[str, Any]:
+        """Variables by name: a text, or where it comes from. Each name is there once."""
+        names = [variable["name"] for variable in self.container["env"]]
+        assert len(names) == len(set(names)), f"a variable is there twice: {names}"
+        return {v["name"]: v.get("valueFrom") or v.get("value", "") for v in self.container["env"]}
+
+    @property
+    def volumes(self) -> dict[str, Object]:
+        return {volume["name"]: volume for volume in self.pod["volumes"]}
+
+    @property
+    def mounts(self) -> dict[str, Object]:
+        return {mount["mountPath"]: mount for mount in self.container["volumeMounts"]}
+
+
+def named(items: list[Object], name: str) -> Object:
+    return next(item for item in items if item["name"] == name)
+
+
+def valid_spec(**changes: Any) -> Object:
+    spec: Object = {"serveArtifacts": True, "backendStoreUri": POSTGRES, **changes}
+    return {name: value for name, value in spec.items() if value is not None}
+
+
+async def refused(attempt: Awaitable[Any], message: str) -> None:
+    """The API refuses this with the message."""
+    with pytest.raises(Invalid) as refusal:
+        await attempt
+    assert message in refusal.value.message
+
+
+Scenario = Callable[[Story], Awaitable[None]]
+
+
+@dataclass
+class Book:
+    """The scenarios of one chapter, by number."""
+
+    scenarios: dict[int, Scenario] = field(default_factory=dict)
+    needs_api: set[int] = field(default_factory=set)
+    """Those that a cluster in memory cannot play: they are about admission or garbage collection."""
+
+    def scenario(self, number: int, *, needs_api: bool = False) -> Callable[[Scenario], Scenario]:
+        def register(function: Scenario) -> Scenario:
+            assert number not in self.scenarios, f"scenario {number} is there twice"
+            self.scenarios[number] = function
+            if needs_api:
+                self.needs_api.add(number)
+            return function
+
+        return register

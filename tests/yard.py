@@ -1,0 +1,404 @@
+"""One story, three grounds: a test written against a `Yard` runs in memory, on the embedded API server and on a real one.
+
+In memory the engine's own passes run over `MemoryCluster`; on a server the controllers run in a `Manager`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from modelyard.kube import builtin
+from modelyard.kube.client import Client
+from modelyard.kube.conditions import find_condition
+from modelyard.kube.crd import Definition, definition_of
+from modelyard.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from modelyard.kube.kinds import Key, Kind, Object
+from modelyard.kube.objects import conditions_of, generation_of, key_of, metadata_of
+from modelyard.runtime.controller import Controller
+from modelyard.runtime.inmemory import MemoryCluster
+from modelyard.runtime.manager import Manager
+from modelyard.runtime.memory import Memory, merged
+from modelyard.runtime.passes import Pass
+
+Check = Callable[[Object], Any]
+PATIENCE = 20.0
+"""How long a server may take until something is true, in seconds."""
+
+
+class Yard(ABC):
+    """Objects, controllers that react to them, and questions that wait for an answer."""
+
+    namespace: str
+
+    @abstractmethod
+    async def start(self, controllers: Sequence[Controller]) -> None:
+        """Sets the controllers to work."""
+
+    @abstractmethod
+    async def serve(self, kind: Kind) -> None:
+        """Makes the API serve a kind that plain Kubernetes does not have."""
+
+    @abstractmethod
+    async def create(self, kind: Kind, name: str, *, namespace: str | None = None, **body: Any) -> Object: ...
+
+    @abstractmethod
+    async def edit(
+        self, kind: Kind, name: str, change: Callable[[Object], Any], *, namespace: str | None = None
+    ) -> Object:
+        """Changes an object the way a user would."""
+
+    @abstractmethod
+    async def set_status(self, kind: Kind, name: str, status: Object, *, namespace: str | None = None) -> None:
+        """Writes a whole status, as the controller of that kind would."""
+
+    @abstractmethod
+    async def delete(self, kind: Kind, name: str, *, namespace: str | None = None) -> None: ...
+
+    @abstractmethod
+    async def find(self, kind: Kind, name: str, *, namespace: str | None = None) -> Object | None: ...
+
+    @abstractmethod
+    async def names(self, kind: Kind) -> list[str]:
+        """The names of all objects of a kind in the yard's namespace (or cluster-wide)."""
+
+    @abstractmethod
+    async def quiet(self) -> None:
+        """Until the controllers have nothing more to do."""
+
+    @abstractmethod
+    async def until(
+        self, kind: Kind, name: str, check: Check = lambda obj: True, *, namespace: str | None = None
+    ) -> Object:
+        """The object, once it is there and the check holds."""
+
+    @abstractmethod
+    async def gone(self, kind: Kind, name: str, *, namespace: str | None = None) -> None:
+        """Until there is no such object."""
+
+    async def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> Object:
+        """The object after all is quiet."""
+        await self.quiet()
+        found = await self.find(kind, name, namespace=namespace)
+        assert found is not None, f"there is no {kind.kind} {name}"
+        return found
+
+    async def absent(self, kind: Kind, name: str, *, namespace: str | None = None) -> None:
+        """Asserts, after all is quiet, that there is no such object."""
+        await self.quiet()
+        found = await self.find(kind, name, namespace=namespace)
+        assert found is None, f"there is a {kind.kind} {name}"
+
+    async def condition(self, kind: Kind, name: str, type: str, **expected: Any) -> Object:
+        """The condition of an object, once its fields are as expected."""
+
+        def holds(obj: Object) -> bool:
+            found = find_condition(conditions_of(obj), type)
+            return found is not None and all(found.get(field) == value for field, value in expected.items())
+
+        found = find_condition(conditions_of(await self.until(kind, name, holds)), type)
+        assert found is not None
+        return found
+
+    # The part of the workload controllers
+
+    async def deployment_ready(self, name: str) -> None:
+        """All pods of a Deployment are up and up to date."""
+        deployment = await self.find(builtin.Deployment, name)
+        assert deployment is not None
+        await self.deployment_has(name, deployment["spec"].get("replicas", 1))
+
+    async def deployment_has(self, name: str, pods: int, *, ready: int | None = None) -> None:
+        """A Deployment's controller reports that many pods."""
+        deployment = await self.find(builtin.Deployment, name)
+        assert deployment is not None
+        ready = pods if ready is None else ready
+        counts = {"replicas": pods, "updatedReplicas": pods, "readyReplicas": ready, "availableReplicas": ready}
+        status = {"observedGeneration": generation_of(deployment), **{k: v for k, v in counts.items() if v}}
+        if pods > ready:
+            status["unavailableReplicas"] = pods - ready
+        await self.set_status(builtin.Deployment, name, status)
+
+    async def job_succeeds(self, name: str) -> None:
+        at = "2026-01-01T11:50:00Z"
+        conditions = [_job_condition("SuccessCriteriaMet", at), _job_condition("Complete", at)]
+        status = {"startTime": at, "completionTime": at, "succeeded": 1, "ready": 0, "conditions": conditions}
+        await self.set_status(builtin.Job, name, status | {"uncountedTerminatedPods": {}, "terminating": 0})
+
+    async def job_fails(
+        self, name: str, *, message: str = "Job has reached the specified backoff limit", at: str
+    ) -> None:
+        conditions = [_job_condition(kind, at, "BackoffLimitExceeded", message) for kind in ("FailureTarget", "Failed")]
+        status = {"startTime": at, "failed": 4, "ready": 0, "conditions": conditions}
+        await self.set_status(builtin.Job, name, status | {"uncountedTerminatedPods": {}, "terminating": 0})
+
+    async def job_pod(
+        self, job: str, container: str, *, exit_code: int | None = None, waiting: Object | None = None
+    ) -> None:
+        """A pod of a Job, with its one container ended or waiting."""
+        owner = await self.find(builtin.Job, job)
+        assert owner is not None
+        uid = metadata_of(owner)["uid"]
+        labels = {"job-name": job, "batch.kubernetes.io/job-name": job, "batch.kubernetes.io/controller-uid": uid}
+        name = f"{job}-{'x' if exit_code is None else exit_code}"
+        reference = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": uid, "controller": True}
+        template = owner["spec"]["template"]
+        pod = {"containers": [{"name": container, "image": "x"}], "restartPolicy": "Never"}
+        await self.create(
+            builtin.Pod,
+            name,
+            labels={**template["metadata"]["labels"], **labels},
+            ownerReferences=[reference],
+            spec=pod,
+        )
+        state: Object = {"waiting": waiting} if waiting else {"terminated": {"exitCode": exit_code, "reason": "Error"}}
+        statuses = [{"name": container, "image": "x", "imageID": "", "ready": False, "restartCount": 0, "state": state}]
+        phase = "Pending" if waiting else "Failed"
+        await self.set_status(builtin.Pod, name, {"phase": phase, "containerStatuses": statuses})
+
+    def _object(self, kind: Kind, name: str, namespace: str | None, body: dict[str, Any]) -> Object:
+        place: Object = {"name": name}
+        if kind.namespaced:
+            place["namespace"] = namespace or self.namespace
+        for field in ("labels", "annotations", "ownerReferences", "finalizers"):
+            if field in body:
+                place[field] = body.pop(field)
+        return copy.deepcopy({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": place, **body})
+
+    def _key(self, kind: Kind, name: str, namespace: str | None) -> Key:
+        return Key((namespace or self.namespace) if kind.namespaced else "", name)
+
+
+def _job_condition(type: str, at: str, reason: str = "CompletionsReached", message: str = "") -> Object:
+    times = {"lastTransitionTime": at, "lastProbeTime": at}
+    return {"type": type, "status": "True", "reason": reason, "message": message, **times}
+
+
+class MemoryYard(Yard):
+    """Passes of the engine over a cluster in memory. Nothing is validated and nothing is garbage-collected."""
+
+    def __init__(self, definitions: Sequence[Definition], namespace: str = "opendatahub") -> None:
+        self.namespace = namespace
+        self._definitions = {definition.kind: definition for definition in definitions}
+        self._served: set[Kind] = set()
+        self._controllers: list[tuple[Controller, Memory]] = []
+        self.cluster = MemoryCluster(kinds=self._definitions)
+
+    async def start(self, controllers: Sequence[Controller]) -> None:
+        for controller in controllers:
+            for row in (*controller.owns, *controller.watches):
+                if row.optional and row.kind not in self._served | self._definitions.keys():
+                    self.cluster.serve(row.kind, False)
+            self._controllers.append((controller, Memory()))
+
+    async def serve(self, kind: Kind) -> None:
+        self._served.add(kind)
+        self.cluster.serve(kind)
+
+    async def create(self, kind: Kind, name: str, *, namespace: str | None = None, **body: Any) -> Object:
+        obj = self._object(kind, name, namespace, body)
+        if kind in self._definitions:
+            defaults = self._definitions[kind].type.parse(obj).to_dict()
+            obj = merged(defaults, obj)
+        return self.cluster.put({key: value for key, value in obj.items() if key != "status" or value})
+
+    async def edit(
+        self, kind: Kind, name: str, change: Callable[[Object], Any], *, namespace: str | None = None
+    ) -> Object:
+        obj = self.cluster.get(kind, self._key(kind, name, namespace))
+        assert obj is not None, f"there is no {kind.kind} {name}"
+        change(obj)
+        return self.cluster.put(obj)
+
+    async def set_status(self, kind: Kind, name: str, status: Object, *, namespace: str | None = None) -> None:
+        await self.edit(kind, name, lambda obj: obj.update(status=status), namespace=namespace)
+
+    async def delete(self, kind: Kind, name: str, *, namespace: str | None = None) -> None:
+        await self.cluster.delete(kind, self._key(kind, name, namespace), uid="")
+
+    async def find(self, kind: Kind, name: str, *, namespace: str | None = None) -> Object | None:
+        return self.cluster.get(kind, self._key(kind, name, namespace))
+
+    async def names(self, kind: Kind) -> list[str]:
+        namespace = self.namespace if kind.namespaced else None
+        return sorted(key_of(obj).name for obj in self.cluster.list(kind, namespace, None))
+
+    async def quiet(self) -> None:
+        for _ in range(50):
+            before = len(self.cluster.writes)
+            for controller, memory in self._controllers:
+                assert controller.kind is not None
+                for obj in self.cluster.list(controller.kind, None, None):
+                    await self._pass(controller, memory, key_of(obj))
+            if len(self.cluster.writes) == before:
+                return
+        raise AssertionError(f"the controllers do not settle: {self.cluster.writes[-20:]}")
+
+    async def _pass(self, controller: Controller, memory: Memory, key: Key) -> None:
+        one = Pass(controller, self.cluster, memory.of(key), key)
+        try:
+            await one.run()
+        except Exception as error:
+            await one.fail("ReconcileFailed", str(error))
+
+    async def until(
+        self, kind: Kind, name: str, check: Check = lambda obj: True, *, namespace: str | None = None
+    ) -> Object:
+        obj = await self.get(kind, name, namespace=namespace)
+        assert check(obj), f"{kind.kind} {name} is not as awaited: {obj}"
+        return obj
+
+    async def gone(self, kind: Kind, name: str, *, namespace: str | None = None) -> None:
+        await self.absent(kind, name, namespace=namespace)
+
+
+class ApiYard(Yard):
+    """Controllers in a manager, on an API server."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self.client = client
+        self.namespace = namespace
+        self.manager: Manager | None = None
+        self._made: list[tuple[Kind, Key]] = []
+
+    async def install(self, definitions: Sequence[Definition]) -> None:
+        """The definitions are served when this returns."""
+        for definition in definitions:
+            await self._install(definition_of(definition), definition.kind)
+
+    async def serve(self, kind: Kind) -> None:
+        await self._install(_loose_definition(kind), kind)
+        self._made.append((builtin.CustomResourceDefinition, Key("", f"{kind.plural}.{kind.group}")))
+        if self.manager is not None:
+            await self._wait(lambda: self._is_followed(kind), f"{kind.resource} is followed")
+
+    async def _is_followed(self, kind: Kind) -> bool:
+        return self.manager is not None and self.manager.served.serves(kind)
+
+    async def _install(self, crd: Object, kind: Kind) -> None:
+        with suppress(AlreadyExists):
+            await self.client.create(builtin.CustomResourceDefinition, crd)
+
+        async def served() -> bool:
+            try:
+                await self.client.list(kind)
+            except NotFound:
+                return False
+            return True
+
+        await self._wait(served, f"{kind.resource} is served")
+
+    async def start(self, controllers: Sequence[Controller]) -> None:
+        assert self.manager is None, "the controllers run already"
+        self.manager = Manager(self.client, controllers)
+        self.manager.start()
+        await self.manager.idle(quiet=0.02)
+
+    async def stop(self) -> None:
+        """Ends the controllers and removes what the test made, in the reverse order."""
+        if self.manager is not None:
+            await self.manager.stop(grace=0.0)
+        for kind, key in reversed(self._made):
+            try:
+                await self.client.delete(kind, key.namespace, key.name, propagation="Background", grace=0)
+            except ApiError:
+                continue
+
+    async def create(self, kind: Kind, name: str, *, namespace: str | None = None, **body: Any) -> Object:
+        self._made.append((kind, self._key(kind, name, namespace)))
+        obj = self._object(kind, name, namespace, body)
+        status = obj.pop("status", None)
+        made = await self.client.create(kind, obj)
+        if status is not None:
+            await self.set_status(kind, name, status, namespace=namespace)
+        return made
+
+    async def edit(
+        self, kind: Kind, name: str, change: Callable[[Object], Any], *, namespace: str | None = None
+    ) -> Object:
+        while True:
+            obj = await self.client.get(kind, *self._key(kind, name, namespace))
+            change(obj)
+            try:
+                return await self.client.update(kind, obj)
+            except Conflict:
+                continue
+
+    async def set_status(self, kind: Kind, name: str, status: Object, *, namespace: str | None = None) -> None:
+        while True:
+            obj = await self.client.get(kind, *self._key(kind, name, namespace))
+            try:
+                await self.client.update(kind, obj | {"status": status}, subresource="status")
+            except Conflict:
+                continue
+            return
+
+    async def delete(self, kind: Kind, name: str, *, namespace: str | None = None) -> None:
+        await self.client.delete(kind, *self._key(kind, name, namespace), propagation="Background", grace=0)
+
+    async def find(self, kind: Kind, name: str, *, namespace: str | None = None) -> Object | None:
+        return await self.client.find(kind, *self._key(kind, name, namespace))
+
+    async def names(self, kind: Kind) -> list[str]:
+        found = await self.client.list(kind, self.namespace if kind.namespaced else "")
+        return sorted(key_of(obj).name for obj in found.items)
+
+    async def quiet(self) -> None:
+        if self.manager is not None:
+            await self.manager.idle(quiet=0.05, timeout=PATIENCE)
+
+    async def until(
+        self, kind: Kind, name: str, check: Check = lambda obj: True, *, namespace: str | None = None
+    ) -> Object:
+        last: list[Object | None] = [None]
+
+        async def holds() -> bool:
+            last[0] = await self.find(kind, name, namespace=namespace)
+            return last[0] is not None and bool(check(last[0]))
+
+        await self._wait(holds, lambda: f"{kind.kind} {name} is as awaited; it is {last[0]}")
+        assert last[0] is not None
+        return last[0]
+
+    async def gone(self, kind: Kind, name: str, *, namespace: str | None = None) -> None:
+        async def absent() -> bool:
+            return await self.find(kind, name, namespace=namespace) is None
+
+        await self._wait(absent, f"{kind.kind} {name} is gone")
+
+    async def _wait(self, holds: Callable[[], Awaitable[bool]], what: str | Callable[[], str]) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    if await holds():
+                        return
+                    await asyncio.sleep(0.01)
+        except TimeoutError:
+            raise AssertionError(f"waited {PATIENCE:g} s until {what if isinstance(what, str) else what()}") from None
+
+
+def _loose_definition(kind: Kind) -> Object:
+    """A definition that takes any fields, for kinds that others define."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    names = {"kind": kind.kind, "listKind": f"{kind.kind}List", "plural": kind.plural, "singular": kind.kind.lower()}
+    version = {"name": kind.version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    metadata: Object = {"name": f"{kind.plural}.{kind.group}"}
+    if kind.group.endswith(".k8s.io"):
+        # The API guards its own group names: a definition in them must say who approved it.
+        metadata["annotations"] = {"api-approved.kubernetes.io": "unapproved, for tests"}
+    spec = {
+        "group": kind.group,
+        "names": names,
+        "scope": "Namespaced" if kind.namespaced else "Cluster",
+        "versions": [version],
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": metadata,
+        "spec": spec,
+    }
