@@ -1,0 +1,60 @@
+"""`modelyard manifests`: CRDs, least-privilege RBAC, Deployment, Services and webhook configurations as one YAML stream.
+
+examples:
+  modelyard manifests --image registry.example.com/modelyard:0.1.0 | kubectl apply --server-side -f -
+  modelyard manifests --operators mlflow --namespace opendatahub
+  modelyard manifests --only crds | kubectl apply --server-side -f -       upgrade the definitions first
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+import yaml
+
+from modelyard.cli.installation import Choice, manifests
+from modelyard.cli.output import Failed, print_json
+from modelyard.operators.registry import BUILT, UnknownOperator, load
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--namespace", default="modelyard", help="where the plane runs (default: modelyard)")
+    parser.add_argument("--image", default="modelyard:latest", help="the plane's image")
+    parser.add_argument("--replicas", type=int, default=1, help="more than one: the others stand by (default: 1)")
+    operators_argument(parser)
+    parser.add_argument(
+        "--watch-namespace", metavar="NAMESPACE", help="act on this namespace only, with Roles instead of ClusterRoles"
+    )
+    parser.add_argument("--only", choices=["all", "crds", "rbac"], default="all", help="a part of it (default: all)")
+    parser.add_argument("-o", "--output", choices=["yaml", "json"], default="yaml")
+
+
+def operators_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--operators", metavar="NAMES", help=f"comma-separated, of: {', '.join(BUILT)} (default: all)")
+
+
+def operator_names(args: argparse.Namespace) -> list[str] | None:
+    return [name.strip() for name in args.operators.split(",") if name.strip()] if args.operators else None
+
+
+def run(args: argparse.Namespace) -> int:
+    if args.replicas < 1:
+        raise Failed(f"--replicas {args.replicas}: at least one is needed; to stop the plane scale its Deployment to 0")
+    try:
+        operators = load(operator_names(args), os.environ)
+    except (UnknownOperator, ValueError) as error:
+        raise Failed(str(error)) from None
+    made = manifests(operators, Choice(args.namespace, args.image, args.replicas, args.watch_namespace))
+    kinds = {
+        "all": None,
+        "crds": {"CustomResourceDefinition"},
+        "rbac": {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"},
+    }[args.only]
+    made = [obj for obj in made if kinds is None or obj["kind"] in kinds]
+    if args.output == "json":
+        print_json({"apiVersion": "v1", "kind": "List", "items": made})
+    else:
+        yaml.dump_all(made, sys.stdout, Dumper=yaml.CSafeDumper, sort_keys=False, explicit_start=True)
+    return 0

@@ -1,0 +1,137 @@
+"""The plane: the operators' controllers and webhooks, run in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from modelyard.cli.installation import CERTIFICATE_SECRET, webhook_service, webhooks
+from modelyard.kube.builtin import (
+    CustomResourceDefinition,
+    MutatingWebhookConfiguration,
+    ValidatingWebhookConfiguration,
+)
+from modelyard.kube.client import Client
+from modelyard.kube.times import utc_now
+from modelyard.runtime.certificates import (
+    CertificateKeeper,
+    MountedCertificates,
+    SecretCertificates,
+    Trust,
+    service_names,
+)
+from modelyard.runtime.controller import Controller
+from modelyard.runtime.health import Endpoint, HealthServer
+from modelyard.runtime.lease import LeaseSettings
+from modelyard.runtime.manager import Manager
+from modelyard.runtime.operator import Operator
+from modelyard.runtime.webhooks import ServiceAddress, Webhooks, WebhookServer
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PlaneOptions:
+    """How and where the plane runs."""
+
+    home: str = "modelyard"
+    """The namespace of the lease and of the serving certificate."""
+    watch_namespace: str | None = None
+    lease: bool = False
+    webhook_host: str = "0.0.0.0"
+    webhook_port: int = 9443
+    webhook_names: Sequence[str] = ()
+    """Names or addresses by which the API reaches the webhooks, beside those of their Service."""
+    certificates: Path | None = None
+    """A folder with tls.crt and tls.key; none: certificates of our own, kept in a Secret."""
+    health: Endpoint | None = field(default_factory=Endpoint)
+
+
+class Plane:
+    """`async with Plane(...)`: runs until the block ends."""
+
+    def __init__(
+        self, client: Client, operators: Sequence[Operator], options: PlaneOptions, *, more: Sequence[Controller] = ()
+    ) -> None:
+        self._client = client
+        self._operators = tuple(operators)
+        self._options = options
+        controllers = [c for operator in operators for c in operator.controllers]
+        lease = LeaseSettings("modelyard", options.home) if options.lease else None
+        self.manager = Manager(client, [*controllers, *more], namespace=options.watch_namespace, lease=lease)
+        self._stack = AsyncExitStack()
+        self.webhook_port = 0
+
+    @property
+    def serves_webhooks(self) -> bool:
+        return any(operator.webhooks or operator.conversions for operator in self._operators)
+
+    async def __aenter__(self) -> Self:
+        await self._stack.__aenter__()
+        try:
+            if self.serves_webhooks:
+                await self._serve_webhooks()
+            if self._options.health is not None:
+                health = HealthServer(self.manager, self._options.health)
+                await health.start()
+                self._stack.push_async_callback(health.stop)
+            await self._stack.enter_async_context(self.manager)
+        except BaseException:
+            await self._stack.aclose()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def wait_ready(self) -> None:
+        while self.manager.problems:
+            await asyncio.sleep(0.02)
+
+    async def _serve_webhooks(self) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        service, home = webhook_service(self._operators), self._options.home
+        names = [*service_names(service, home), *self._options.webhook_names]
+        source = (
+            MountedCertificates(self._options.certificates)
+            if self._options.certificates is not None
+            else SecretCertificates(self._client, home, CERTIFICATE_SECRET, names, utc_now)
+        )
+        keeper = CertificateKeeper(self._client, source, context, self._trust())
+        for problem in await keeper.refresh():
+            log.warning("%s", problem)
+        hooks = [webhook for operator in self._operators for webhook in operator.webhooks]
+        conversions = [conversion for operator in self._operators for conversion in operator.conversions]
+        server = WebhookServer(
+            Webhooks(hooks, conversions, metrics=self.manager.metrics),
+            context,
+            host=self._options.webhook_host,
+            port=self._options.webhook_port,
+        )
+        self.webhook_port = await server.start()
+        self._stack.push_async_callback(server.stop)
+        task = asyncio.create_task(keeper.run(), name="certificates")
+        self._stack.push_async_callback(_ended, task)
+
+    def _trust(self) -> list[Trust]:
+        """Where the API's trust in our certificate is written down."""
+        kinds = {kind.kind: kind for kind in (MutatingWebhookConfiguration, ValidatingWebhookConfiguration)}
+        made = [
+            Trust(kinds[c["kind"]], c["metadata"]["name"]) for c in webhooks(self._operators, ServiceAddress("x", "x"))
+        ]
+        for operator in self._operators:
+            for conversion in operator.conversions:
+                definition = conversion.definition
+                made.append(Trust(CustomResourceDefinition, f"{definition.plural}.{definition.group}"))
+        return made
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
