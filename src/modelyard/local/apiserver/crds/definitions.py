@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from modelyard.kube.kinds import Object
+from modelyard.local.apiserver.builtin.shapes import Reader, ShapeError, reader_for
 from modelyard.local.apiserver.crds.checks import check_definition, check_definition_update, check_names
-from modelyard.local.apiserver.problems import Cause, go_quote
+from modelyard.local.apiserver.problems import Cause, bad_request, go_quote
 from modelyard.local.apiserver.resources import PlainStrategy
 from modelyard.local.apiserver.structural.checks import nested_schemas
 from modelyard.local.apiserver.structural.formats import is_known_format
@@ -20,8 +21,19 @@ class DefinitionStrategy(PlainStrategy):
 
     def __init__(self) -> None:
         super().__init__(has_status=True)
+        self._read: Reader | None = reader_for("apiextensions/v1.CustomResourceDefinition")
 
     def default(self, obj: Object) -> None:
+        if self._read is not None:
+            try:
+                shaped = self._read(obj)
+            except ShapeError as error:
+                raise bad_request(
+                    'CustomResourceDefinition in version "v1" cannot be handled as a CustomResourceDefinition: '
+                    f"{error.message}"
+                ) from None
+            obj.clear()
+            obj.update(shaped)
         spec = obj.setdefault("spec", {})
         names = spec.get("names")
         if isinstance(names, dict):

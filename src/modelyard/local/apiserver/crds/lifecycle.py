@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime
@@ -12,6 +10,7 @@ from modelyard.kube.builtin import CustomResourceDefinition
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.schema import crd_schema
 from modelyard.kube.times import format_time
+from modelyard.local.apiserver.background import Worker
 from modelyard.local.apiserver.conversion import CallWebhook, WebhookConverter, rename
 from modelyard.local.apiserver.crds.definitions import CLEANUP
 from modelyard.local.apiserver.crds.strategy import CustomStrategy
@@ -23,7 +22,6 @@ from modelyard.local.apiserver.store import Change, Stale, Store, Stored
 
 _STORAGE = CustomResourceDefinition.resource
 _STATUS_VERBS = ("get", "patch", "update")
-_log = logging.getLogger(__name__)
 
 DeleteAll = Callable[[Kind], Awaitable[None]]
 """Deletes all objects of a kind through the API, so that admission and finalizers have their say."""
@@ -49,66 +47,44 @@ class CustomResources:
         self._delete_all = delete_all
         self._served: dict[str, tuple[object, ...]] = {}
         """What each definition is served from, so that only real changes are registered again."""
-        self._queue: dict[str, None] = {}
-        self._wake = asyncio.Event()
-        self._working = False
-        self._task: asyncio.Task[None] | None = None
+        self._worker = Worker("custom resources", self._sync)
         self._stop_listening: list[Callable[[], None]] = []
 
     @property
     def busy(self) -> bool:
-        return self._working or bool(self._queue)
+        return self._worker.busy
 
     def start(self) -> None:
         """Serves the definitions that the store holds, then follows their changes."""
         for stored in self._store.items(_STORAGE):
             self._serve(stored.decode())
-            self._enqueue(stored.name)
+            self._worker.add(stored.name)
         self._stop_listening = [
             self._store.listen(self._on_definition, _STORAGE),
             self._store.listen(self._on_anything),
         ]
-        self._task = asyncio.create_task(self._work(), name="custom resources")
+        self._worker.start()
 
     async def stop(self) -> None:
         for stop in self._stop_listening:
             stop()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        await self._worker.stop()
 
     def _on_definition(self, change: Change) -> None:
         if change.new is None:
             if change.old is not None:
                 self._withdraw(change.old.decode())
                 for stored in self._store.items(_STORAGE):
-                    self._enqueue(stored.name)
+                    self._worker.add(stored.name)
             return
         obj = change.new.decode()
         self._serve(obj)
-        self._enqueue(change.new.name)
+        self._worker.add(change.new.name)
 
     def _on_anything(self, change: Change) -> None:
         """The last object of a resource that is going away lets its definition go."""
         if change.new is None and change.subject.storage in self._served:
-            self._enqueue(change.subject.storage)
-
-    def _enqueue(self, name: str) -> None:
-        self._queue[name] = None
-        self._wake.set()
-
-    async def _work(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            self._working = True
-            try:
-                while self._queue:
-                    name = next(iter(self._queue))
-                    del self._queue[name]
-                    await self._sync(name)
-            finally:
-                self._working = False
+            self._worker.add(change.subject.storage)
 
     async def _sync(self, name: str) -> None:
         stored = self._store.get(_STORAGE, "", name)
@@ -121,15 +97,13 @@ class CustomResources:
             elif self._settle_names(obj):
                 await self._write(stored, obj)
         except Stale:
-            self._enqueue(name)
-        except Exception:
-            _log.exception("definition %s could not be processed", name)
+            self._worker.add(name)
 
     async def _write(self, stored: Stored, obj: Object) -> Stored:
         resource = self._registry.lookup("apiextensions.k8s.io", "v1", "customresourcedefinitions")
         if resource is None:
             return stored
-        self._ownership.update(resource, stored.decode(), obj, "kube-apiserver", "status", self._clock())
+        obj = self._ownership.update(resource, stored.decode(), obj, "kube-apiserver", "status", self._clock())
         return await self._store.put(_STORAGE, ordered(obj, resource), stored, resource.strategy)
 
     # Names.
@@ -261,7 +235,7 @@ class CustomResources:
                 if obj["status"] != stored.decode()["status"]:
                     await self._write(stored, obj)
                     await self._delete_all(self._kind(spec))
-                    self._enqueue(stored.name)
+                    self._worker.add(stored.name)
                 return
             self._set(obj, "Terminating", "False", "InstanceDeletionCompleted", "removed all instances")
         else:
