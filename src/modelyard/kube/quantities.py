@@ -129,8 +129,11 @@ def _parse(text: str) -> Quantity:
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
         )
     sign, whole, fraction, suffix = match.groups()
-    whole, fraction = whole or "0", fraction or ""
     exponent, form = _suffix(suffix)
+    if not whole and not fraction and "0" not in text and form is Format.BINARY and exponent > 40:
+        # A quantity without any digit counts as zero, but not in the largest units: a quirk that is kept.
+        raise QuantityError("unable to parse numeric part of quantity")
+    whole, fraction = whole or "0", fraction or ""
     digits = whole + fraction
     if len(digits) > _MAX_DIGITS:
         raise QuantityError("unable to parse numeric part of quantity")

@@ -361,7 +361,10 @@ def parse_fields(text: str) -> FieldSelector:
         match = re.search("!=|==|=", term)
         if match is None:
             raise SelectorError(f"invalid selector: '{text}'; can't understand '{term}'")
-        found.append(FieldRequirement(term[: match.start()], _unescaped(term[match.end() :]), match[0] != "!="))
+        field, value = term[: match.start()], _unescaped(term[match.end() :])
+        # A bare operator asks for nothing.
+        if field or value:
+            found.append(FieldRequirement(field, value, match[0] != "!="))
     return FieldSelector(tuple(found))
 
 

@@ -179,7 +179,8 @@ def without_managed_fields(obj: Object) -> Object:
 def with_managed_fields(obj: Object, managed: Managed) -> Object:
     """The object with these managedFields; the rest is shared."""
     entries = encode(managed)
+    if not entries:
+        return without_managed_fields(obj)
     metadata = {key: value for key, value in (obj.get("metadata") or {}).items() if key != "managedFields"}
-    if entries:
-        metadata["managedFields"] = entries
+    metadata["managedFields"] = entries
     return {**obj, "metadata": metadata}

@@ -23,9 +23,9 @@ from modelyard.kube.fieldsets.managed import (
     with_managed_fields,
     without_managed_fields,
 )
-from modelyard.kube.fieldsets.parts import remove
+from modelyard.kube.fieldsets.parts import remove, without_emptied
 from modelyard.kube.fieldsets.sets import LEAF, Fields, FieldSet, path_text, with_named_fields
-from modelyard.kube.fieldsets.typed import TypedError, changed, compare, fieldset_of, merge
+from modelyard.kube.fieldsets.typed import TypedError, changed, compare, fieldset_of, identical, merge
 from modelyard.kube.fieldsets.validation import validate
 from modelyard.kube.kinds import Object
 from modelyard.kube.schema import Schema
@@ -236,11 +236,15 @@ def _apply(live: Object | None, config: Object, name: str, write: Write, force: 
         fields = sets.recursive_difference(fields, write.reset.root)
     new = merge(before, config, schema)
     if last is not None and sets.difference(last.fields, fields):
-        new = _pruned(new, {**managed, me: Share(fields, write.api_version, None)}, last, write)
+        new, gone = _pruned(new, {**managed, me: Share(fields, write.api_version, None)}, last, write)
+    else:
+        gone = _NOTHING
 
-    same = before == new
+    same = before == new and identical(before, new)
     if not same:
         managed = _won(managed, me, before, new, write, force)
+        if gone:
+            new = without_emptied(new, gone, schema)
     owned = sets.difference(fields, _UNOWNED)
     time = format_time(write.now) if not same else last.time if last else None
     if last is not None and owned == last.fields and last.api_version == write.api_version and same:
@@ -276,16 +280,16 @@ def _won(managed: Managed, me: Manager, before: Object, new: Object, write: Writ
     return _taken_from(managed, before, new, (taken, removed), write, keep=me)
 
 
-def _pruned(merged: Object, managed: Managed, last: Share, write: Write) -> Object:
-    """Without what this manager applied before, no longer applies, and nobody else owns."""
+def _pruned(merged: Object, managed: Managed, last: Share, write: Write) -> tuple[Object, FieldSet]:
+    """Without what this manager applied before, no longer applies, and nobody else owns; and what that was."""
     schema, version = write.schema, last.api_version
     if write.convert is not None and version != write.api_version:
         converted = write.convert(merged, version)
         if converted is None:
-            return merged
-        back = _pruned(converted[0], managed, last, Write(converted[1], version, write.now, convert=None))
-        returned = write.convert(back, write.api_version)
-        return merged if returned is None else returned[0]
+            return merged, _NOTHING
+        back, gone_there = _pruned(converted[0], managed, last, Write(converted[1], version, write.now, convert=None))
+        returned = write.convert(without_emptied(back, gone_there, converted[1]), write.api_version)
+        return (merged if returned is None else returned[0]), _NOTHING
     before = with_named_fields(last.fields, schema)
     pruned = remove(merged, FieldSet(before), schema)
     owned: Fields = {}
@@ -295,8 +299,8 @@ def _pruned(merged: Object, managed: Managed, last: Share, write: Write) -> Obje
     kept = sets.union(with_named_fields(fieldset_of(pruned, schema).root, schema), with_named_fields(owned, schema))
     pruned = remove(merged, FieldSet(sets.difference(whole, kept)), schema)
     left = with_named_fields(fieldset_of(pruned, schema).root, schema)
-    gone = sets.intersection(sets.difference(whole, left), before)
-    return remove(merged, FieldSet(gone), schema)
+    gone = FieldSet(sets.intersection(sets.difference(whole, left), before))
+    return remove(merged, gone, schema), gone
 
 
 def _described(obj: Object) -> str:
@@ -328,9 +332,9 @@ def _with_last_applied(obj: Object, config: Object, manager: str) -> Object:
     annotations = metadata.get("annotations") or {}
     if manager != "kubectl" or not annotations.get(LAST_APPLIED):
         return obj
-    mine = config.get("metadata") or {}
-    kept = {key: value for key, value in (mine.get("annotations") or {}).items() if key != LAST_APPLIED}
-    mine = {key: value for key, value in mine.items() if key != "annotations"} | ({"annotations": kept} if kept else {})
+    mine = dict(config.get("metadata") or {})
+    if mine.get("annotations") is not None:
+        mine["annotations"] = {key: value for key, value in mine["annotations"].items() if key != LAST_APPLIED}
     text = json.dumps({**config, "metadata": mine}, separators=(",", ":"), sort_keys=True, ensure_ascii=False) + "\n"
     if annotations[LAST_APPLIED] == text:
         return obj

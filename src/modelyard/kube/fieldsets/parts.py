@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from modelyard.kube.fieldsets.sets import Fields, FieldSet
+from modelyard.kube.fieldsets.sets import LEAF, Fields, FieldSet
 from modelyard.kube.fieldsets.typed import element_of
 from modelyard.kube.schema import DEDUCED, Schema
 
 
 def remove(obj: dict[str, Any], fields: FieldSet, schema: Schema) -> dict[str, Any]:
-    """The object without these fields; the rest is shared with it."""
+    """The object without these fields; the rest is shared with it. What held nothing but them is null, as ownership sees it."""
     return _remove(obj, fields.root, schema) or {}
 
 
@@ -25,9 +25,7 @@ def _remove(value: Any, fields: Fields, schema: Schema) -> Any:
             if node is None:
                 kept[key] = each
             elif node and "." not in node:
-                left = _remove(each, node, schema.child(key) or DEDUCED)
-                if left is not None:
-                    kept[key] = left
+                kept[key] = _remove(each, node, schema.child(key) or DEDUCED)
         return kept or None
     if kind is list:
         if not schema.associative:
@@ -41,6 +39,28 @@ def _remove(value: Any, fields: Fields, schema: Schema) -> Any:
             elif node and "." not in node:
                 rest.append(_remove(each, node, items))
         return rest or None
+    return value
+
+
+def without_emptied(obj: dict[str, Any], fields: FieldSet, schema: Schema) -> dict[str, Any]:
+    """An object that `remove` made, without the nulls that this left."""
+    kept: dict[str, Any] = _without_emptied(obj, fields.root, schema)
+    return kept
+
+
+def _without_emptied(value: Any, fields: Fields, schema: Schema) -> Any:
+    if type(value) is dict:
+        kept = {}
+        for key, each in value.items():
+            node = fields.get("f:" + key)
+            if not node:
+                kept[key] = each
+            elif each is not None:
+                kept[key] = _without_emptied(each, node, schema.child(key) or DEDUCED)
+        return kept
+    if type(value) is list and schema.associative:
+        items = schema.items or DEDUCED
+        return [_without_emptied(each, fields.get(element_of(each, schema)) or LEAF, items) for each in value]
     return value
 
 

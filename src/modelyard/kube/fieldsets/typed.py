@@ -180,7 +180,7 @@ def _compare_maps(
                 added["f:" + key] = everything(value, fields.get(key) or values)
             else:
                 added["f:" + key] = LEAF
-        elif before is not value and before != value:
+        elif before is not value and (before != value or (type(before) is bool) is not (type(value) is bool)):
             _compare_values("f:" + key, before, value, fields.get(key) or values, added, modified, removed)
     for key, before in old.items():
         if key not in new:
@@ -252,6 +252,22 @@ def _compare_lists(
             removed[element] = LEAF if type(was) is _Several else everything(was, items)
 
 
+def identical(left: Any, right: Any) -> bool:
+    """JSON equality: unlike Python's, true is not 1."""
+    if left is right:
+        return True
+    kind = type(left)
+    if kind is dict:
+        return (
+            type(right) is dict
+            and len(left) == len(right)
+            and all(key in right and identical(value, right[key]) for key, value in left.items())
+        )
+    if kind is list:
+        return type(right) is list and len(left) == len(right) and all(map(identical, left, right))
+    return bool(left == right) and (kind is bool) is (type(right) is bool)
+
+
 def merge(live: dict[str, Any], config: dict[str, Any], schema: Schema) -> dict[str, Any]:
     """An applied configuration laid over a live object. Parts of both are shared with the result."""
     return _merge_maps(live, config, schema)
@@ -262,7 +278,8 @@ def _merge_maps(live: dict[str, Any], config: dict[str, Any], schema: Schema) ->
     fields, values = schema.fields, schema.values or DEDUCED
     for key, value in config.items():
         before = out.get(key, _MISSING)
-        out[key] = value if before is _MISSING else _merge(before, value, fields.get(key) or values)
+        # Python takes 1 for true; the configuration's own value is right in any case.
+        out[key] = value if before is _MISSING or before == value else _merge(before, value, fields.get(key) or values)
     return out
 
 
@@ -294,7 +311,7 @@ def _merge_lists(live: list[Any], config: list[Any], schema: Schema) -> list[Any
     def combined(element: str) -> Any:
         merged.add(element)
         before, value = left.get(element, _MISSING), right[element]
-        if before is _MISSING or type(before) is _Several:
+        if before is _MISSING or type(before) is _Several or before == value:
             return value
         return _merge(before, value, items)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, TypeAlias
 
 from modelyard.kube.fieldsets.sets import element_text
 from modelyard.kube.fieldsets.typed import TypedError, element_of
@@ -11,85 +11,87 @@ from modelyard.kube.schema import DEDUCED, Schema
 
 _PLAIN = (str, int, float, bool)
 
+_Errors: TypeAlias = list[tuple[str, str]]
+"""What is wrong, by path; paths are completed on the way up, so that a good object costs none."""
+
 
 def validate(obj: dict[str, Any], schema: Schema) -> None:
     """Raise TypedError if a field is not declared, has the wrong type, or a list repeats an identity."""
-    errors: list[tuple[str, str]] = []
-    _map(obj, schema, (), errors)
+    errors: _Errors = []
+    _map(obj, schema, errors)
     if errors:
         shown = [f"{path}: {said}" if path else said for path, said in errors]
         raise TypedError(shown[0] if len(shown) == 1 else "\n".join(["errors:", *(f"  {each}" for each in shown)]))
 
 
-def _value(value: Any, schema: Schema, path: tuple[str, ...], errors: list[tuple[str, str]]) -> None:
+def _value(value: Any, schema: Schema, element: str, errors: _Errors) -> None:
+    known = len(errors)
     kind = type(value)
-    if value is None:
-        return
     if kind is dict:
         if schema.type == "object" or (not schema.type and not schema.is_plain):
-            _map(value, schema, path, errors)
-            return
+            _map(value, schema, errors)
+        else:
+            errors.append(("", _wrong(value, schema)))
     elif kind is list:
         if schema.type == "array" or (not schema.type and not schema.is_plain):
-            _list(value, schema, path, errors)
-            return
-    elif schema.scalar:
-        _scalar(value, schema.scalar, path, errors)
-        return
-    _fail(path, _wrong(value, schema), errors)
+            _list(value, schema, errors)
+        else:
+            errors.append(("", _wrong(value, schema)))
+    elif value is not None and not _fits(value, schema.scalar):
+        errors.append(("", _wrong(value, schema)))
+    if len(errors) > known:
+        prefix = element_text(element)
+        errors[known:] = [(prefix + path, said) for path, said in errors[known:]]
 
 
-def _map(value: dict[str, Any], schema: Schema, path: tuple[str, ...], errors: list[tuple[str, str]]) -> None:
+def _map(value: dict[str, Any], schema: Schema, errors: _Errors) -> None:
     if schema is DEDUCED:
         return
     fields, values = schema.fields, schema.values
     for key, each in value.items():
         child = fields.get(key) or values
         if child is None:
-            _fail((*path, "f:" + key), "field not declared in schema", errors)
+            errors.append(("." + key, "field not declared in schema"))
             return
-        if type(each) is str and child.scalar == "string":
-            continue
-        _value(each, child, (*path, "f:" + key), errors)
+        if type(each) is not str or child.scalar != "string":
+            _value(each, child, "f:" + key, errors)
 
 
-def _list(value: list[Any], schema: Schema, path: tuple[str, ...], errors: list[tuple[str, str]]) -> None:
+def _list(value: list[Any], schema: Schema, errors: _Errors) -> None:
     items = schema.items or DEDUCED
     if not schema.associative:
         for position, item in enumerate(value):
-            _value(item, items, (*path, f"i:{position}"), errors)
+            _value(item, items, f"i:{position}", errors)
         return
     seen: set[str] = set()
     for position, item in enumerate(value):
         try:
             element = element_of(item, schema)
         except TypedError as error:
-            _fail(path, f"element {position}: {error}", errors)
+            errors.append(("", f"element {position}: {error}"))
             return
         if element in seen:
-            _fail(path, f"duplicate entries for key {element_text(element)}", errors)
+            errors.append(("", f"duplicate entries for key {element_text(element)}"))
         seen.add(element)
-        _value(item, items, (*path, element), errors)
+        _value(item, items, element, errors)
 
 
-def _scalar(value: Any, kind: str, path: tuple[str, ...], errors: list[tuple[str, str]]) -> None:
-    match kind:
+def _fits(value: Any, scalar: str) -> bool:
+    match scalar:
         case "string":
-            if not isinstance(value, str):
-                _fail(path, f"expected string, got &value.valueUnstructured{{Value:{json.dumps(value)}}}", errors)
+            return isinstance(value, str)
         case "numeric":
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                _fail(path, f"expected numeric (int or float), got {_go_type(value)}", errors)
+            return isinstance(value, int | float) and not isinstance(value, bool)
         case "boolean":
-            if not isinstance(value, bool):
-                _fail(path, f"expected boolean, got &{{{value}}}", errors)
+            return isinstance(value, bool)
+        case "untyped":
+            return isinstance(value, _PLAIN)
         case _:
-            if not isinstance(value, _PLAIN):
-                _fail(path, f"expected any scalar, got &{{{value}}}", errors)
+            return False
 
 
 def _wrong(value: Any, schema: Schema) -> str:
-    shown = f"&{{{json.dumps(value)}}}"
+    shown = f"&{{{_go_text(value)}}}"
     match schema.type:
         case "object":
             return f"expected map, got {shown}"
@@ -105,13 +107,17 @@ def _wrong(value: Any, schema: Schema) -> str:
             return f"expected any scalar, got {shown}"
 
 
+def _go_text(value: Any) -> str:
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{_go_text(value[key])}" for key in sorted(value)) + "]"
+    if isinstance(value, list):
+        return "[" + " ".join(map(_go_text, value)) + "]"
+    return "<nil>" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def _go_type(value: Any) -> str:
     if isinstance(value, dict):
         return "map[string]interface {}"
     if isinstance(value, list):
         return "[]interface {}"
     return "bool" if isinstance(value, bool) else "string" if isinstance(value, str) else type(value).__name__
-
-
-def _fail(path: tuple[str, ...], said: str, errors: list[tuple[str, str]]) -> None:
-    errors.append(("".join(map(element_text, path)), said))

@@ -58,9 +58,6 @@ class _Document:
 
     def _add(self, operation: dict[str, Any]) -> None:
         path = _text(operation, "path", "add operation failed to decode path: missing value")
-        if path == "":
-            self.root = operation.get("value")
-            return
         container, key = self._find(path, f'add operation does not apply: doc is missing path: "{path}": missing value')
         self._insert(container, key, operation.get("value"), f"error in add for path: '{path}'")
 
@@ -96,7 +93,7 @@ class _Document:
         source = _text(
             operation, "from", "move operation failed to decode from: operation, missing from field: missing value"
         )
-        key = source.rsplit("/", 1)[-1]
+        key = _decoded(source.rsplit("/", 1)[-1])
         missing = f"move operation does not apply: doc is missing from path: {source}: missing value"
         value = self._remove(source, missing, key, "move")
         path = _text(
@@ -186,7 +183,11 @@ def _split(path: str, missing: str) -> list[str]:
     parts = path.split("/")
     if len(parts) < 2:
         raise PatchError(missing)
-    return [part.replace("~1", "/").replace("~0", "~") for part in parts[1:]]
+    return [_decoded(part) for part in parts[1:]]
+
+
+def _decoded(part: str) -> str:
+    return part.replace("~1", "/").replace("~0", "~")
 
 
 def _child(node: Any, part: str, missing: str) -> Any:

@@ -29,7 +29,8 @@ def _merge_map(original: dict[str, Any], patch: dict[str, Any], schema: Schema) 
     _retain_keys(out, patch)
     for key in [key for key in patch if key.startswith(_ORDER)]:
         _merge_in_order(out, patch, key, schema)
-    for key, value in patch.items():
+    # Deletions come first: what a patch both deletes and sets is there afterwards.
+    for key, value in sorted(patch.items(), key=lambda item: not item[0].startswith(_DELETE_FROM)):
         name = _target(key, _DELETE_FROM) if key.startswith(_DELETE_FROM) else key
         deleting = name is not key
         if value is None:
@@ -101,6 +102,8 @@ def _merge_in_order(out: dict[str, Any], patch: dict[str, Any], key: str, schema
         merged = before
     else:
         return
+    if not before and not change:
+        raise PatchError("no elements in any of the given slices")
     out[name] = _in_order(merged, order, before, merge_key)
     patch.pop(name, None)
 
@@ -109,15 +112,19 @@ def _check_order(change: list[Any], order: list[Any], merge_key: str) -> None:
     """The items that a patch sets must come in the order that it asks for."""
     if not change or not order:
         return
-    wanted = iter([_identity(item, merge_key) for item in order])
-    for item in change:
-        if isinstance(item, dict) and _PATCH in item:
+    items = [item for item in change if not (merge_key and isinstance(item, dict) and item.get(_PATCH) == "delete")]
+    at = place = 0
+    while at < len(items) and place < len(order):
+        if isinstance(items[at], dict) and _PATCH in items[at]:
+            at += 1
             continue
-        identity = _identity(item, merge_key)
-        if not any(each == identity for each in wanted):
-            raise PatchError(
-                f"The order in patch list:\n{_shown(change)}\n doesn't match {_ORDER} list:\n{_shown(order)}\n"
-            )
+        if _identity(items[at], merge_key) == _identity(order[place], merge_key):
+            at += 1
+        place += 1
+    if at < len(items):
+        raise PatchError(
+            f"The order in patch list:\n{_shown(change)}\n doesn't match {_ORDER} list:\n{_shown(order)}\n"
+        )
 
 
 def _merge_list(original: list[Any], patch: list[Any], schema: Schema, deleting: bool) -> list[Any]:
