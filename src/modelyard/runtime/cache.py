@@ -8,12 +8,15 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 
 from modelyard.kube.client import Client
+from modelyard.kube.errors import ApiError, Unreachable
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.runtime.entry import Entry
 from modelyard.runtime.store import Handler, IndexFn, Store, newest
 from modelyard.runtime.watching import Reflector, Selection, Timing
 
 log = logging.getLogger(__name__)
+
+CATCH_UP_STEP = 1.0
 
 __all__ = ["Cache", "CacheSet", "Entry", "Handler", "IndexFn", "Selection", "Store", "Timing", "newest"]
 
@@ -85,19 +88,35 @@ class Cache(Store):
 
     async def catch_up(self, timeout: float = 30.0) -> bool:
         """Brings the cache to where the cluster is now: the first thing a new leader does. False if that took too long."""
-        chosen = self.selection
         try:
             async with asyncio.timeout(timeout):
-                page = await self._client.list_page(
-                    chosen.kind, chosen.namespace, labels=chosen.labels, fields=chosen.fields, limit=1
-                )
-                while not await self.wait_passed(page.resource_version, 1.0):
+                version = await self._version_now()
+                while not await self.wait_passed(version, CATCH_UP_STEP):
                     # A quiet collection sends no events that would prove it current, so it is read again.
                     if self._reflector is not None:
                         self._reflector.relist()
         except TimeoutError:
             return False
         return True
+
+    async def _version_now(self) -> str:
+        """The version of a consistent read, tried until it succeeds."""
+        chosen = self.selection
+        while True:
+            try:
+                page = await self._client.list_page(
+                    chosen.kind,
+                    chosen.namespace,
+                    labels=chosen.labels,
+                    fields=chosen.fields,
+                    limit=1,
+                    metadata_only=chosen.metadata_only,
+                )
+            except (ApiError, Unreachable) as error:
+                log.info("%s: %s", chosen, error)
+                await asyncio.sleep(CATCH_UP_STEP)
+            else:
+                return page.resource_version
 
     def replace(self, entries: Iterable[Entry], resource_version: str) -> None:
         super().replace(entries, resource_version)

@@ -13,7 +13,7 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from modelyard.kube.client import Client, WatchEvent
-from modelyard.kube.errors import ApiError, BadRequest, Gone, Invalid, Unreachable
+from modelyard.kube.errors import ApiError, BadRequest, Gone, Invalid, NotFound, Unreachable
 from modelyard.kube.kinds import Kind
 from modelyard.runtime.entry import Entry, entry_of
 
@@ -147,11 +147,11 @@ class Reflector:
         return since is not None and asyncio.get_running_loop().time() - since > self._timing.stale
 
     def relist(self) -> None:
-        """Reads everything anew, now."""
+        """Reads everything anew, now; a reading that is under way is not disturbed."""
         if isinstance(self.state, Waiting):
             self.state = Waiting(self.state.seconds, Empty())
             self._retry_now.set()
-        elif self._watchdog is not None and not self._watchdog.expired():
+        elif isinstance(self.state, Watching) and self._watchdog is not None and not self._watchdog.expired():
             self._start_over = True
             self._watchdog.reschedule(asyncio.get_running_loop().time())
 
@@ -343,7 +343,8 @@ class Reflector:
             case Gone() if isinstance(state, Listing):
                 # The snapshot behind the pages expired; one big page cannot.
                 then = Listing(limit=0)
-            case Gone():
+            case Gone() | NotFound():
+                # A kind that is not served, then served again: nobody told what happened in between.
                 then = Empty()
             case ApiError() if _from_the_future(error):
                 # The server was restored or is behind; what we know cannot be continued.

@@ -233,3 +233,72 @@ async def test_watch_that_always_fails_after_a_good_list_is_not_a_storm_of_lists
     await asyncio.sleep(3600)
     assert asked < 3600 / 5
     await cache.stop()
+
+
+async def test_catching_up_does_not_disturb_a_slow_streaming_list() -> None:
+    class Slow(FaultyApi):
+        async def _watch(self, after: int, initial: bool) -> AsyncIterator[bytes]:
+            await asyncio.sleep(20)
+            async for chunk in super()._watch(after, initial):
+                yield chunk
+
+    api = Slow(0)
+    api.faulty = False
+    api.change()
+    cache = Cache(Client(api), Selection(Pod))
+    cache.start()
+    assert await cache.catch_up(60)
+    assert asyncio.get_running_loop().time() == pytest.approx(20, abs=2)
+    await cache.stop()
+
+
+async def test_catching_up_waits_for_an_api_that_is_down_but_not_for_ever() -> None:
+    class Flaky(FaultyApi):
+        down = True
+
+        async def send(self, method: str, path: str, **options: Any) -> Answer:
+            if self.down:
+                raise Unreachable("connection refused")
+            return await super().send(method, path, **options)
+
+    api = Flaky(0)
+    api.faulty = False
+    cache = Cache(Client(api), Selection(Pod))
+    cache.start()
+    assert not await cache.catch_up(30)
+    asyncio.get_running_loop().call_later(10, setattr, api, "down", False)
+    assert await cache.catch_up(30)
+    await cache.stop()
+
+
+async def test_kind_that_was_not_served_for_a_while_is_listed_anew() -> None:
+    class Unserved(FaultyApi):
+        served = True
+
+        async def send(self, method: str, path: str, **options: Any) -> Answer:
+            if not self.served:
+                return Answer(404, status(404, "NotFound"))
+            return await super().send(method, path, **options)
+
+        async def _watch(self, after: int, initial: bool) -> AsyncIterator[bytes]:
+            async for chunk in super()._watch(after, initial):
+                if not self.served:
+                    return
+                yield chunk
+
+    api = Unserved(0)
+    api.faulty = False
+    api.change()
+    cache = Cache(Client(api), Selection(Pod))
+    cache.start()
+    assert await cache.wait_synced(10)
+    api.served = False
+    api.change()
+    await asyncio.sleep(100)
+    assert cache.stale
+    # What happened to the old objects was never told.
+    api.pods.clear()
+    api.history.clear()
+    api.served = True
+    assert await cache.wait_until(lambda: len(cache) == 0, 60)
+    await cache.stop()
