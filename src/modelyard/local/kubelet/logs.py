@@ -48,7 +48,7 @@ async def _pieces(path: Path, options: LogOptions, running: Callable[[], bool]) 
     def text(lines: Iterator[bytes]) -> bytes:
         return b"".join(shown for line in lines if (shown := _shown(line, since, wanted, options.timestamps)))
 
-    parts = [Path(part) for part in rotated(str(path))] if path.exists() or path.parent.exists() else []
+    parts = _rotated(path)
     descriptor = None
     try:
         if options.tail is not None:
@@ -58,9 +58,9 @@ async def _pieces(path: Path, options: LogOptions, running: Callable[[], bool]) 
         for part, offset in start:
             if part != path:
                 yield text(_lines(part, offset))
-        if not path.exists() and not options.follow:
+        if _inode(path) is None and not options.follow:
             return
-        while options.follow and not path.exists():
+        while options.follow and _inode(path) is None:
             if not running():
                 return
             await asyncio.sleep(_POLL)
@@ -77,7 +77,7 @@ async def _pieces(path: Path, options: LogOptions, running: Callable[[], bool]) 
                 continue
             if not options.follow:
                 return
-            if path.exists() and path.stat().st_ino != os.fstat(descriptor).st_ino:
+            if _inode(path) not in (None, os.fstat(descriptor).st_ino):
                 os.close(descriptor)
                 descriptor = os.open(path, os.O_RDONLY)
                 continue
@@ -87,6 +87,17 @@ async def _pieces(path: Path, options: LogOptions, running: Callable[[], bool]) 
     finally:
         if descriptor is not None:
             os.close(descriptor)
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return os.stat(path).st_ino
+    except FileNotFoundError:
+        return None
+
+
+def _rotated(path: Path) -> list[Path]:
+    return [Path(part) for part in rotated(str(path))] if path.parent.is_dir() else []
 
 
 def _lines(path: Path, offset: int) -> Iterator[bytes]:

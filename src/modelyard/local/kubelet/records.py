@@ -29,6 +29,7 @@ def save(path: Path, facts: PodFacts) -> None:
                 "waiting": asdict(record.waiting) if record.waiting else None,
                 "imageID": record.image_id,
                 "started": record.started,
+                "ready": record.ready,
             }
             for record in facts.records.values()
         ],
@@ -50,7 +51,7 @@ def load(path: Path) -> PodFacts | None:
             waiting = item["waiting"]
             facts.records[item["name"]] = ContainerRecord(
                 item["name"], _read_attempt(item["current"]), _read_attempt(item["previous"]),
-                Waiting(**waiting) if waiting else None, item["imageID"], item["started"],
+                Waiting(**waiting) if waiting else None, item["imageID"], item["started"], item["ready"],
             )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -13,11 +13,14 @@ from pathlib import Path
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Object
 from modelyard.local.kubelet import downward, payload
-from modelyard.local.kubelet.facts import Node, Objects
+from modelyard.local.kubelet.facts import Node, Objects, containers
 from modelyard.local.kubelet.payload import File
 from modelyard.local.kubelet.tokens import Token, TokenError, Tokens
 
 DEFAULT_MODE = 0o644
+_REFERENCES = {
+    "configMapRef": "ConfigMap", "configMapKeyRef": "ConfigMap", "secretRef": "Secret", "secretKeyRef": "Secret",
+}  # fmt: skip
 
 
 class MountError(Exception):
@@ -74,9 +77,7 @@ class Volumes:
         namespace = pod["metadata"]["namespace"]
         match next((key for key in volume if key != "name" and volume[key] is not None), "emptyDir"):
             case "emptyDir":
-                if not path.is_dir():
-                    path.mkdir(parents=True)
-                    path.chmod(0o777)
+                self._make(path)
                 return Mounted(path)
             case "configMap":
                 source = volume["configMap"]
@@ -186,11 +187,16 @@ class Volumes:
         path = Path(text).resolve() if text else None
         if path is None or not path.is_relative_to(root):
             raise _Reason(f'persistentvolume "{volume_name}" is not a directory below {root}')
+        self._make(path)
+        return path
+
+    def _make(self, path: Path) -> None:
         if not path.is_dir():
             path.mkdir(parents=True)
             # Any container may write, whatever user it runs as; the directory above keeps other users of the machine out.
             path.chmod(0o777)
-        return path
+        if self._owner is not None and path.stat().st_uid == 0:
+            os.chown(path, *self._owner)
 
     def remove(self) -> None:
         """Delete all but persistent data, which is elsewhere."""
@@ -220,8 +226,8 @@ def _selected(content: dict[str, bytes], source: Object, mode: int, missing: str
     return files
 
 
-def referenced(pod: Object) -> set[tuple[str, str]]:
-    """The ConfigMaps and Secrets (as kind and name) that volumes show, so that a change of one can be passed on."""
+def sources(pod: Object) -> set[tuple[str, str]]:
+    """The ConfigMaps and Secrets (as kind and name) that a pod uses, so that a change of one can be passed on."""
     found: set[tuple[str, str]] = set()
     for volume in pod["spec"].get("volumes") or []:
         parts: Iterable[Object] = [volume, *((volume.get("projected") or {}).get("sources") or [])]
@@ -230,6 +236,15 @@ def referenced(pod: Object) -> set[tuple[str, str]]:
                 found.add(("ConfigMap", part["configMap"].get("name", "")))
             if part.get("secret"):
                 found.add(("Secret", part["secret"].get("secretName") or part["secret"].get("name", "")))
+    for container in containers(pod):
+        references = [
+            *(container.get("envFrom") or []),
+            *((item.get("valueFrom") or {}) for item in container.get("env") or []),
+        ]
+        for reference in references:
+            for key, kind in _REFERENCES.items():
+                if reference.get(key):
+                    found.add((kind, reference[key].get("name", "")))
     return found
 
 
