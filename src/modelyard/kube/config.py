@@ -58,6 +58,10 @@ def resolve(
     if kubeconfig is not None:
         return Kubeconfig.load([Path(kubeconfig)], required=True).target(context, env)
     if paths := [Path(part) for part in env.get("KUBECONFIG", "").split(os.pathsep) if part]:
+        if not any(path.exists() for path in paths):
+            raise ConfigError(
+                f"KUBECONFIG names {', '.join(map(str, paths))}, which does not exist; correct or unset it"
+            )
         return Kubeconfig.load(paths).target(context, env)
     if context is None and "KUBERNETES_SERVICE_HOST" in env and (service_account / "token").exists():
         return in_cluster(env, service_account)

@@ -177,6 +177,11 @@ def test_nothing_configured_says_what_to_do(tmp_path: Path) -> None:
         resolve(environment={"HOME": str(tmp_path)})
 
 
+def test_kubeconfig_variable_that_names_nothing_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"KUBECONFIG names .*missing, which does not exist"):
+        resolve(environment={"KUBECONFIG": str(tmp_path / "missing")})
+
+
 def test_default_file_is_used(tmp_path: Path) -> None:
     (tmp_path / ".kube").mkdir()
     write(tmp_path / ".kube" / "config")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 
 import pytest
 
@@ -197,6 +198,60 @@ async def test_closing_wakes_the_workers() -> None:
     assert [type(result) for result in results] == [QueueClosed, QueueClosed]
     queue.add("b")
     assert len(queue) == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_no_added_key_is_lost_and_none_is_worked_on_twice_at_once(seed: int) -> None:
+    chance = random.Random(seed)
+    queue: Queue[int] = Queue(first_retry=0.1, longest_retry=5)
+    loop = asyncio.get_running_loop()
+    asked: dict[int, float] = {}  # key -> when a pass over it is due at the latest
+    running: set[int] = set()
+
+    def add() -> None:
+        key, delay = chance.randrange(8), chance.choice((0.0, 0.5, 3.0))
+        match chance.randrange(3):
+            case 0:
+                delay = 0.0
+                queue.add(key, priority=chance.choice((-1, 0, 1)))
+            case 1:
+                queue.add_after(key, delay, priority=chance.choice((-1, 0, 1)))
+            case _:
+                delay = queue.add_rate_limited(key)
+        due = loop.time() + delay
+        asked[key] = min(asked.get(key, due), due)
+
+    async def work() -> None:
+        while True:
+            key = await queue.get()
+            assert key not in running
+            running.add(key)
+            asked.pop(key, None)
+            try:
+                await asyncio.sleep(chance.choice((0.0, 0.2, 1.0)))
+            finally:
+                running.remove(key)
+                queue.done(key)
+            if chance.random() < 0.5:
+                queue.forget(key)
+
+    workers = [asyncio.create_task(work()) for _ in range(3)]
+    for _ in range(200):
+        add()
+        await asyncio.sleep(chance.choice((0.0, 0.0, 0.1, 1.0)))
+        if chance.random() < 0.05:
+            index = chance.randrange(3)
+            workers[index].cancel()
+            await asyncio.wait([workers[index]])
+            workers[index] = asyncio.create_task(work())
+    await asyncio.sleep(60)
+    assert asked == {}
+    assert queue.idle
+    assert queue.delayed == 0
+    for worker in workers:
+        assert not worker.done()
+        worker.cancel()
+    await asyncio.wait(workers)
 
 
 class Numbers:
