@@ -18,7 +18,7 @@ from modelyard.kube.conditions import find_condition
 from modelyard.kube.crd import Definition, definition_of
 from modelyard.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from modelyard.kube.kinds import Key, Kind, Object
-from modelyard.kube.objects import conditions_of, generation_of, key_of, metadata_of
+from modelyard.kube.objects import conditions_of, generation_of, key_of, metadata_of, owners_of
 from modelyard.runtime.controller import Controller
 from modelyard.runtime.inmemory import MemoryCluster
 from modelyard.runtime.manager import Manager
@@ -179,7 +179,7 @@ def _job_condition(type: str, at: str, reason: str = "CompletionsReached", messa
 
 
 class MemoryYard(Yard):
-    """Passes of the engine over a cluster in memory. Nothing is validated and nothing is garbage-collected."""
+    """Passes of the engine over a cluster in memory. Nothing is validated."""
 
     def __init__(self, definitions: Sequence[Definition], namespace: str = "opendatahub") -> None:
         self.namespace = namespace
@@ -203,8 +203,8 @@ class MemoryYard(Yard):
         obj = self._object(kind, name, namespace, body)
         if kind in self._definitions:
             defaults = self._definitions[kind].type.parse(obj).to_dict()
-            obj = merged(defaults, obj)
-        return self.cluster.put({key: value for key, value in obj.items() if key != "status" or value})
+            obj["spec"] = merged(defaults.get("spec") or {}, obj.get("spec") or {})
+        return self.cluster.put(obj)
 
     async def edit(
         self, kind: Kind, name: str, change: Callable[[Object], Any], *, namespace: str | None = None
@@ -219,6 +219,16 @@ class MemoryYard(Yard):
 
     async def delete(self, kind: Kind, name: str, *, namespace: str | None = None) -> None:
         await self.cluster.delete(kind, self._key(kind, name, namespace), uid="")
+        self._collect()
+
+    def _collect(self) -> None:
+        """What the garbage collector does: what had owners and has none left goes too."""
+        uids = {metadata_of(obj)["uid"] for obj in self.cluster.objects.values()}
+        for (kind, key), obj in list(self.cluster.objects.items()):
+            owners = owners_of(obj)
+            if owners and not any(owner["uid"] in uids for owner in owners):
+                self.cluster.remove(kind, *key)
+                self._collect()
 
     async def find(self, kind: Kind, name: str, *, namespace: str | None = None) -> Object | None:
         return self.cluster.get(kind, self._key(kind, name, namespace))

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Key, Kind, Object
-from modelyard.kube.objects import labels_of, name_of, owner_reference, spec_of
+from modelyard.kube.objects import is_deleting, key_of, labels_of, name_of, spec_of
 from modelyard.operators.mlflow.api import MLFLOW
 from modelyard.operators.mlflow.config import Settings
 from modelyard.operators.parts import build
 from modelyard.runtime.controller import Controller, Owns, Permission, Reader, Watch
-from modelyard.runtime.desired import Child, Desired, Ownership, Policy
+from modelyard.runtime.desired import Child, Desired, Policy
 from modelyard.runtime.world import World
 
 WORKSPACE = "opendatahub.io/global-mlflow-workspace"
@@ -23,14 +23,14 @@ Auth = Kind("services.platform.opendatahub.io", "v1alpha1", "Auth", "auths", nam
 
 
 def namespace_controller(settings: Settings) -> Controller:
-    """The controller of the two RoleBindings in each namespace."""
+    """The bindings of all workspaces of one MLflow: they are its children, so that they go with it."""
     controller = Controller(
         "mlflow-namespaces",
-        builtin.Namespace,
+        MLFLOW.kind,
         owns=[Owns(builtin.RoleBinding, labels=MANAGED_BY)],
         watches=[
-            Watch(MLFLOW.kind, to=_workspaces_of),
-            Watch(Auth, to=_all_workspaces, optional=True),
+            Watch(builtin.Namespace, to=_workspace_of, metadata_only=True),
+            Watch(Auth, to=_everyone, optional=True),
         ],
         permissions=[
             Permission(
@@ -43,17 +43,18 @@ def namespace_controller(settings: Settings) -> Controller:
     )
 
     @controller.reconcile
-    def reconcile(namespace: Object, world: World) -> Desired:
-        instance = labels_of(namespace).get(WORKSPACE)
-        mlflow = world.get(MLFLOW.kind, "", instance) if instance else None
+    def reconcile(mlflow: Object, world: World) -> Desired:
         auth = world.get(Auth, "", AUTH_NAME) if world.serves(Auth) else None
-        if mlflow is None or auth is None:
+        if auth is None:
             return Desired()
         admins, allowed = groups(auth, "adminGroups"), groups(auth, "allowedGroups")
+        viewers = list(dict.fromkeys((*allowed, *admins)))
         return Desired(
             [
-                _binding(namespace, mlflow, VIEW, settings.view_role, list(dict.fromkeys((*allowed, *admins)))),
-                _binding(namespace, mlflow, EDIT, settings.edit_role, admins),
+                _binding(name_of(namespace), name, role, members)
+                for namespace in world.list(builtin.Namespace, labels={WORKSPACE: name_of(mlflow)})
+                if not is_deleting(namespace)
+                for name, role, members in ((VIEW, settings.view_role, viewers), (EDIT, settings.edit_role, admins))
             ]
         )
 
@@ -70,26 +71,16 @@ def groups(auth: Object, field: str) -> list[str]:
     return value
 
 
-def _binding(namespace: Object, mlflow: Object, name: str, role: str, members: list[str]) -> Child:
-    binding = build.role_binding(
-        name,
-        name_of(namespace),
-        role,
-        [build.group_subject(member) for member in members],
-        MANAGED_BY,
-        role_kind="ClusterRole",
-    )
-    binding["metadata"]["ownerReferences"] = [owner_reference(mlflow)]
-    return Child(binding, policy=Policy.RECREATE, ownership=Ownership.TRACKED)
+def _binding(namespace: str, name: str, role: str, members: list[str]) -> Child:
+    subjects = [build.group_subject(member) for member in members]
+    binding = build.role_binding(name, namespace, role, subjects, MANAGED_BY, role_kind="ClusterRole")
+    return Child(binding, policy=Policy.RECREATE)
 
 
-def _workspaces_of(mlflow: Object, reader: Reader) -> Iterable[Key]:
-    return [
-        Key("", name_of(namespace)) for namespace in reader.list(builtin.Namespace, labels={WORKSPACE: name_of(mlflow)})
-    ]
+def _workspace_of(namespace: Object, reader: Reader) -> Iterable[Key]:
+    instance = labels_of(namespace).get(WORKSPACE)
+    return [Key("", instance)] if instance else []
 
 
-def _all_workspaces(auth: Object, reader: Reader) -> Iterable[Key]:
-    if name_of(auth) != AUTH_NAME:
-        return []
-    return [Key("", name_of(found)) for found in reader.list(builtin.Namespace) if WORKSPACE in labels_of(found)]
+def _everyone(auth: Object, reader: Reader) -> Iterable[Key]:
+    return [key_of(mlflow) for mlflow in reader.list(MLFLOW.kind)] if name_of(auth) == AUTH_NAME else []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from modelyard.kube import builtin
+from modelyard.kube.errors import AlreadyExists
 from modelyard.kube.kinds import Object
 from modelyard.kube.objects import finalizers_of, status_of
 from modelyard.operators.mlflow.api import MLFLOW, MLFLOW_OPERATOR
@@ -126,8 +128,16 @@ async def bindings_follow_the_groups_and_resist(story: Story) -> None:
     rogue = {"kind": "User", "name": "mallory", "apiGroup": "rbac.authorization.k8s.io"}
     await story.yard.edit(builtin.RoleBinding, EDIT, lambda binding: binding["subjects"].append(rogue))
     await story.yard.until(builtin.RoleBinding, EDIT, lambda binding: subjects(binding) == ["shared", "adm"])
+    binding = await story.yard.get(builtin.RoleBinding, EDIT)
     await story.yard.delete(builtin.RoleBinding, EDIT)
-    await story.yard.until(builtin.RoleBinding, EDIT, lambda binding: subjects(binding) == ["shared", "adm"])
+    restored = await story.yard.until(builtin.RoleBinding, EDIT, lambda binding: subjects(binding) == ["shared", "adm"])
+    # Someone puts a binding with our marks and another role in its place.
+    await story.yard.delete(builtin.RoleBinding, EDIT)
+    with suppress(AlreadyExists):
+        stolen = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+        metadata = {field: binding["metadata"][field] for field in ("labels", "ownerReferences")}
+        await story.yard.create(builtin.RoleBinding, EDIT, **metadata, roleRef=stolen, subjects=[rogue])
+    await story.yard.until(builtin.RoleBinding, EDIT, lambda binding: binding["roleRef"] == restored["roleRef"])
 
 
 @platform(69)

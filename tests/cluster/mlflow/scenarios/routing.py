@@ -162,7 +162,7 @@ async def every_child_names_its_owner(story: Story) -> None:
     assert not owners_of(await story.yard.get(builtin.PersistentVolumeClaim, "mlflow-pvc"))
 
 
-@routing(50, needs_api=True)
+@routing(50)
 async def deleting_the_mlflow_deletes_all_but_the_data(story: Story) -> None:
     await story.start()
     await story.settled(garbageCollection=GC, traceArchival=ARCHIVAL, storage={})
