@@ -41,6 +41,9 @@ class Served:
     def __contains__(self, kind: Kind) -> bool:
         return kind in self._kinds
 
+    def serves(self, kind: Kind) -> bool:
+        return kind in self._kinds
+
     @property
     def kinds(self) -> frozenset[Kind]:
         return self._kinds
