@@ -40,6 +40,10 @@ class Yard(ABC):
         """Sets the controllers to work."""
 
     @abstractmethod
+    async def halt(self) -> None:
+        """Ends the controllers; others may be started then."""
+
+    @abstractmethod
     async def serve(self, kind: Kind) -> None:
         """Makes the API serve a kind that plain Kubernetes does not have."""
 
@@ -195,6 +199,9 @@ class MemoryYard(Yard):
                     self.cluster.serve(row.kind, False)
             self._controllers.append((controller, Memory()))
 
+    async def halt(self) -> None:
+        self._controllers.clear()
+
     async def serve(self, kind: Kind) -> None:
         self._served.add(kind)
         self.cluster.serve(kind)
@@ -308,10 +315,14 @@ class ApiYard(Yard):
         self.manager.start()
         await self.manager.idle(quiet=0.02)
 
-    async def stop(self) -> None:
-        """Ends the controllers and removes what the test made, in the reverse order."""
+    async def halt(self) -> None:
         if self.manager is not None:
             await self.manager.stop(grace=0.0)
+            self.manager = None
+
+    async def stop(self) -> None:
+        """Ends the controllers and removes what the test made, in the reverse order."""
+        await self.halt()
         for kind, key in reversed(self._made):
             try:
                 await self.client.delete(kind, key.namespace, key.name, propagation="Background", grace=0)
