@@ -103,7 +103,7 @@ class Door:
         certificate = tls.getpeercert(binary_form=True) if tls is not None else None
         return Request(
             raw.method, raw.rel_url.path, parse_query(raw.rel_url.raw_query_string),
-            {name.lower(): value for name, value in raw.headers.items()}, body, None, certificate, raw.remote or "",
+            {name.lower(): "\n".join(raw.headers.getall(name)) for name in raw.headers}, body, None, certificate, raw.remote or "",
         )  # fmt: skip
 
     async def _send(self, raw: web.BaseRequest, reply: Reply) -> web.StreamResponse:

@@ -82,7 +82,7 @@ class Pipeline:
             raise problems.method_not_served()
         if server.faults.active:
             await server.faults.before(target, server)
-        await self._authorize(_attributes(request, user, target))
+        await self._authorize(attributes_of(request, user, target))
         resource = server.registry.lookup(target.group, target.version, target.resource)
         if resource is None or not _addressed(resource, target):
             if (target.group == "" and target.version == "v1") or server.registry.serves(target.group, target.version):
@@ -311,7 +311,8 @@ def _addressed(resource: ServedResource, target: Target) -> bool:
     return not target.namespace or target.resource == "namespaces"
 
 
-def _attributes(request: Request, user: UserInfo, target: Target) -> Attributes:
+def attributes_of(request: Request, user: UserInfo, target: Target) -> Attributes:
+    """What is authorized for a request to a resource."""
     name = target.name
     if not name and target.verb in ("list", "watch", "deletecollection"):
         # A selector for one name is a request for that name.

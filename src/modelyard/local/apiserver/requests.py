@@ -27,7 +27,8 @@ LOOPBACK = UserInfo("system:apiserver", groups=("system:authenticated", "system:
 
 @dataclass(slots=True)
 class Request:
-    """One request. Header names are lower case; `user` is set by doors that authenticate themselves (the in-process transport)."""
+    """One request. Header names are lower case, a repeated header's values are joined by newlines (see `header_values`);
+    `user` is set by doors that authenticate themselves (the in-process transport)."""
 
     method: str
     path: str
@@ -46,6 +47,10 @@ class Request:
 
     def params(self, name: str) -> list[str]:
         return self.query.get(name, [])
+
+    def header_values(self, name: str) -> list[str]:
+        """All values of a header that may come more than once."""
+        return self.headers[name].split("\n") if name in self.headers else []
 
     def flag(self, name: str) -> bool:
         """A boolean query parameter, as Kubernetes reads it: present and not `false` or `0`."""
