@@ -47,7 +47,7 @@ _SCHEMA: Object = {
                 "labels": {"type": "object", "additionalProperties": {"type": "string"}},
             },
             "x-kubernetes-validations": [
-                {"rule": "!has(self.note) || self.note == null || self.size > 0", "message": "a note needs a size"},
+                {"rule": "!has(self.note) || self.size > 0", "message": "a note needs a size"},
                 {"rule": "self.size >= oldSelf.size - 50", "message": "must not shrink by more than 50"},
             ],
         },

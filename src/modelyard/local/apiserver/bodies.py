@@ -1,4 +1,4 @@
-"""Reading request bodies: JSON and YAML into plain objects, with limits on size and depth, and duplicate keys found."""
+"""Reading request bodies: JSON, YAML and protobuf into plain objects, with limits on size and depth, and duplicate keys found."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import yaml
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver import problems
 from modelyard.local.apiserver.problems import Problem
+from modelyard.local.apiserver.protobuf import NotReadable, decode_protobuf
 from modelyard.local.apiserver.requests import JSON
 from modelyard.local.apiserver.store import encode
 
@@ -43,7 +44,7 @@ def unsupported(accepted: Sequence[str], given: str = "") -> Problem:
     message = "the body of the request was in an unknown format - accepted media types include: " + ", ".join(accepted)
     if "protobuf" in given:
         message += (
-            '; this server speaks no protobuf: set the client\'s content type to "application/json" '
+            '; this protobuf body cannot be read here: set the client\'s content type to "application/json" '
             "(client-go: rest.Config.ContentType and AcceptContentTypes)"
         )
     return problems.unsupported_media_type(message)
@@ -56,6 +57,11 @@ def decode_body(body: bytes, content_type: str) -> tuple[Any, list[str]]:
         return decode_json(body)
     if kind in (YAML, "application/x-yaml", "text/yaml", "application/apply-patch+yaml"):
         return decode_yaml(body)
+    if kind == PROTOBUF:
+        try:
+            return decode_protobuf(body), []
+        except NotReadable:
+            raise unsupported((JSON, YAML), kind) from None
     raise unsupported((JSON, YAML), kind)
 
 
