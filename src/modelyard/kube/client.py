@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -177,10 +177,12 @@ class Client:
         timeout: float | None = None,
         send_initial_events: bool = False,
         metadata_only: bool = False,
+        on_open: Callable[[], None] | None = None,
     ) -> AsyncGenerator[WatchEvent, None]:
         """Events after `resource_version`, until the server ends the stream (after `timeout` seconds, if given).
 
         An ERROR event is raised as the exception of its Status (`Gone` when the version is too old).
+        `on_open` is called when the server has accepted the watch, which may be long before the first event.
         """
         query = {"watch": "true"} | _selection(labels, fields)
         if resource_version:
@@ -193,6 +195,8 @@ class Client:
             query |= {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
         accept = f"{_METADATA_ONLY},application/json" if metadata_only else "application/json"
         async with self.stream("GET", kind.path(namespace), query=query, accept=accept) as response:
+            if on_open is not None:
+                on_open()
             async for line in lines(response.chunks()):
                 try:
                     event = _watch_line.decode(line)

@@ -14,12 +14,15 @@ import msgspec
 
 from modelyard.kube.client import Client, WatchEvent
 from modelyard.kube.errors import ApiError, BadRequest, Gone, Invalid, NotFound, Unreachable
-from modelyard.kube.kinds import Kind
+from modelyard.kube.kinds import Key, Kind
 from modelyard.runtime.entry import Entry, entry_of
 
 log = logging.getLogger(__name__)
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+STREAM_FAILURES = 3
+OPEN_IS_WELL = 1 / 6
+"""The part of `Timing.stale` after which a watch that only stands open counts as well."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +138,7 @@ class Reflector:
         self._last_contact = 0.0
         self._last_fed = 0.0
         self._watchdog: asyncio.Timeout | None = None
+        self._open_timer: asyncio.TimerHandle | None = None
         self._start_over = False
         self._retry_now = asyncio.Event()
 
@@ -148,11 +152,11 @@ class Reflector:
 
     def relist(self) -> None:
         """Reads everything anew, now; a reading that is under way is not disturbed."""
-        if isinstance(self.state, Waiting):
-            self.state = Waiting(self.state.seconds, Empty())
-            self._retry_now.set()
-        elif isinstance(self.state, Watching) and self._watchdog is not None and not self._watchdog.expired():
-            self._start_over = True
+        if isinstance(self.state, Empty | Listing):
+            return
+        self._start_over = True
+        self._retry_now.set()
+        if self._watchdog is not None and not self._watchdog.expired():
             self._watchdog.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> None:
@@ -167,12 +171,17 @@ class Reflector:
     async def _step(self, state: State) -> State:
         match state:
             case Empty():
+                self._start_over = False
                 self.relists += self.synced
-                return await self._stream_list() if self._streams_lists else Listing(limit=self._timing.page)
+                # Where streaming lists keep failing, plain ones may get through.
+                streams = self._streams_lists and self._failures < STREAM_FAILURES
+                return await self._stream_list() if streams else Listing(limit=self._timing.page)
             case Listing():
                 return await self._list_page(state)
+            case Watching() if self._start_over:
+                return Empty()
             case Watching():
-                return await self._watch(state)
+                return await self._follow(state.resource_version, None)
             case Waiting():
                 return await self._wait(state)
 
@@ -196,7 +205,7 @@ class Reflector:
 
     async def _stream_list(self) -> State:
         """A list as a stream of ADDED events that ends with a marked bookmark; then the same stream goes on as a watch."""
-        entries: dict[str, Entry] = {}
+        entries: dict[Key, Entry] = {}
         try:
             return await self._follow("", entries)
         except (BadRequest, Invalid) as refusal:
@@ -207,10 +216,7 @@ class Reflector:
             self._streams_lists = False
             return Listing(limit=self._timing.page)
 
-    async def _watch(self, state: Watching) -> State:
-        return await self._follow(state.resource_version, None)
-
-    async def _follow(self, resource_version: str, initial: dict[str, Entry] | None) -> State:
+    async def _follow(self, resource_version: str, initial: dict[Key, Entry] | None) -> State:
         """Reads one watch to its end; `initial` collects the first part of a streaming list."""
         chosen, loop = self.selection, asyncio.get_running_loop()
         opened = self._last_fed = loop.time()
@@ -224,6 +230,7 @@ class Reflector:
             timeout=self._timing.watch * (1 + self._chance()),
             send_initial_events=initial is not None,
             metadata_only=chosen.metadata_only,
+            on_open=self._opened,
         )
         try:
             async with asyncio.timeout(self._timing.silence) as watchdog, aclosing(stream):
@@ -240,7 +247,6 @@ class Reflector:
                     self.state = Watching(resource_version)
         except TimeoutError:
             if self._start_over:
-                self._start_over = False
                 return Empty()
             if initial is not None:
                 # Old servers and some proxies never send the marked bookmark.
@@ -248,15 +254,23 @@ class Reflector:
             raise _Silent(f"no event and no bookmark for {self._timing.silence:g} s") from None
         finally:
             self._watchdog = None
+            if self._open_timer is not None:
+                self._open_timer.cancel()
             lasted = loop.time() - opened
             if news or lasted > self._timing.longest_retry:
                 self._failures = 0
         if initial is not None:
+            self._streams_lists = False
             raise Unreachable("the streaming list ended before it was complete")
         if not news and lasted < self._timing.first_retry:
             # A server that only opens and closes watches must not be asked in a tight loop.
             raise Unreachable("the watch ended at once")
         return Watching(resource_version)
+
+    def _opened(self) -> None:
+        """The server took up the watch. If it still stands in a while, it is well, though a quiet one says nothing yet."""
+        loop = asyncio.get_running_loop()
+        self._open_timer = loop.call_later(self._timing.stale * OPEN_IS_WELL, self._contact)
 
     def _feed(self, watchdog: asyncio.Timeout) -> None:
         """Something came. The timer is moved only now and then: that costs more than handling an event."""
@@ -273,22 +287,21 @@ class Reflector:
                 await self._retry_now.wait()
         except TimeoutError:
             pass
-        # `relist` may have changed what comes next.
-        return self.state.then if isinstance(self.state, Waiting) else state.then
+        return state.then
 
-    def _collect(self, initial: dict[str, Entry], event: WatchEvent) -> bool:
+    def _collect(self, initial: dict[Key, Entry], event: WatchEvent) -> bool:
         """Takes one event of a streaming list; True if it was the last."""
         if event.type == "BOOKMARK":
             annotations = (event.object.get("metadata") or {}).get("annotations") or {}
             return annotations.get(INITIAL_EVENTS_END) == "true"
         for entry in self._entries((event.raw,)):
             if event.type == "DELETED":
-                initial.pop(str(entry.key), None)
+                initial.pop(entry.key, None)
             else:
-                initial[str(entry.key)] = entry
+                initial[entry.key] = entry
         return False
 
-    def _finish_stream(self, initial: dict[str, Entry], event: WatchEvent) -> str:
+    def _finish_stream(self, initial: dict[Key, Entry], event: WatchEvent) -> str:
         version = entry_of(self.selection.kind, event.raw).resource_version
         self._listed(initial.values(), version)
         return version
@@ -343,8 +356,9 @@ class Reflector:
             case Gone() if isinstance(state, Listing):
                 # The snapshot behind the pages expired; one big page cannot.
                 then = Listing(limit=0)
-            case Gone() | NotFound():
-                # A kind that is not served, then served again: nobody told what happened in between.
+            case Gone() | NotFound() | BadRequest() | Invalid():
+                # Our version or page means nothing to the server (any more), or the kind was not served for a while
+                # and nobody told what happened in between.
                 then = Empty()
             case ApiError() if _from_the_future(error):
                 # The server was restored or is behind; what we know cannot be continued.

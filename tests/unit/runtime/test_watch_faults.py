@@ -302,3 +302,78 @@ async def test_kind_that_was_not_served_for_a_while_is_listed_anew() -> None:
     api.served = True
     assert await cache.wait_until(lambda: len(cache) == 0, 60)
     await cache.stop()
+
+
+async def test_quiet_watch_that_stands_open_after_an_outage_is_not_stale() -> None:
+    class Flaky(FaultyApi):
+        down = False
+
+        async def send(self, method: str, path: str, **options: Any) -> Answer:
+            if self.down:
+                raise Unreachable("connection refused")
+            return await super().send(method, path, **options)
+
+        async def _watch(self, after: int, initial: bool) -> AsyncIterator[bytes]:
+            stream = super()._watch(after, initial)
+            for _ in range(1 if initial else 0):
+                yield await anext(stream)
+            self.drop = asyncio.Event()
+            await self.drop.wait()
+
+    api = Flaky(0)
+    api.faulty = False
+    cache = Cache(Client(api), Selection(Pod), timing=Timing(silence=10_000))
+    cache.start()
+    assert await cache.wait_synced(10)
+    api.down = True
+    api.drop.set()
+    await asyncio.sleep(60)
+    assert cache.stale
+    api.down = False
+    await asyncio.sleep(40)
+    assert not cache.stale
+    assert cache.error == ""
+    await cache.stop()
+
+
+async def test_streaming_list_that_never_gets_through_is_given_up_for_a_plain_one() -> None:
+    class Cutting(FaultyApi):
+        async def _watch(self, after: int, initial: bool) -> AsyncIterator[bytes]:
+            if initial:
+                yield _line("ADDED", pod("a", 1))
+                raise Unreachable("reset by peer")
+            async for chunk in super()._watch(after, initial):
+                yield chunk
+
+    api = Cutting(0)
+    api.faulty = False
+    api.change()
+    cache = Cache(Client(api), Selection(Pod))
+    cache.start()
+    assert await cache.wait_synced(30)
+    assert len(cache) == 1
+    await cache.stop()
+
+
+async def test_relist_during_a_pause_is_not_forgotten() -> None:
+    class Down(FaultyApi):
+        down = False
+
+        async def send(self, method: str, path: str, **options: Any) -> Answer:
+            if self.down:
+                raise Unreachable("connection refused")
+            return await super().send(method, path, **options)
+
+    api = Down(0)
+    api.faulty = False
+    cache = Cache(Client(api), Selection(Pod))
+    cache.start()
+    assert await cache.wait_synced(10)
+    api.down = True
+    asyncio.get_running_loop().call_later(20, setattr, api, "down", False)
+    assert cache._reflector is not None
+    cache._reflector.relist()
+    await asyncio.sleep(60)
+    assert cache.info()["relists"] >= 1
+    assert cache.info()["state"] == "Watching"
+    await cache.stop()
