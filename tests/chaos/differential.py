@@ -119,6 +119,16 @@ def masked(value: Any, namespace: str) -> Any:
     return value
 
 
+def unordered(status: Any) -> Any:
+    """Go walks its maps in a random order, and with them the causes of a refusal: they are compared as a set."""
+    if not isinstance(status, dict) or status.get("reason") != "Invalid":
+        return status
+    causes = sorted((status.get("details") or {}).get("causes") or [], key=lambda c: (c.get("field", ""), c.get("message", "")))
+    begin, found, rest = str(status.get("message")).partition(" is invalid: ")
+    text = begin + found + str(sorted(rest)) if found else begin
+    return {**status, "message": text, "details": {**(status.get("details") or {}), "causes": causes}}
+
+
 @dataclass
 class Difference:
     sequence: int
@@ -177,7 +187,7 @@ async def run_sequence(number: int, seed: int, ours: Client, real: Client, left_
                 return None
             mine = await send(ours, namespace, step, versions[0])
             where = [] if mine.code == theirs.code else [f"code: ours {mine.code} != real {theirs.code}"]
-            where += paths(masked(mine.body, namespace), masked(theirs.body, namespace))
+            where += paths(unordered(masked(mine.body, namespace)), unordered(masked(theirs.body, namespace)))
             if where := unexplained(where):
                 return Difference(number, step, mine, theirs, where)
     finally:
