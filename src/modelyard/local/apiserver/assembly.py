@@ -11,7 +11,10 @@ from modelyard.local.apiserver import catalog
 from modelyard.local.apiserver.builtin.strategies import BuiltinStrategies
 from modelyard.local.apiserver.conversion import WebhookFailure
 from modelyard.local.apiserver.crds import CustomResources, DefinitionStrategy
+from modelyard.local.apiserver.documents import ServerDocuments
+from modelyard.local.apiserver.field_validation import FieldChecks
 from modelyard.local.apiserver.resources import Strategy
+from modelyard.local.apiserver.tables import Tables
 
 if TYPE_CHECKING:
     from modelyard.local.apiserver.server import ApiServer
@@ -42,6 +45,9 @@ def assemble(server: ApiServer, *, access_control: bool) -> Parts:
     def strategy_of(kind: Kind, has_status: bool) -> Strategy:
         return definitions if kind == CustomResourceDefinition else strategies(kind, has_status)
 
+    server.hooks.documents = ServerDocuments(server.registry)
+    server.hooks.fields = FieldChecks()
+    server.hooks.tables = Tables(server.clock)
     handlers: catalog.Handlers = {}
     server.registry.add(*catalog.builtin_resources(strategy_of, handlers))
 
