@@ -91,12 +91,13 @@ class Collector:
         self._consider(new)
 
     def _consider(self, stored: Stored) -> None:
-        if (
-            stored.deleting
-            or any(owner not in self._objects for owner in stored.owners)
-            or any(self._objects[owner].deleting for owner in stored.owners)
-        ):
+        if stored.deleting or any(not self._is_solid(owner, stored) for owner in stored.owners):
             self._worker.add(stored.uid)
+
+    def _is_solid(self, owner: str, dependent: Stored) -> bool:
+        """A quick look that finds nearly all objects which need no judgement."""
+        found = self._objects.get(owner)
+        return found is not None and not found.deleting and found.namespace in ("", dependent.namespace)
 
     def _kinds_changed(self) -> None:
         for uid in self._unresolved:

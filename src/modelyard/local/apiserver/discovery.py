@@ -142,7 +142,7 @@ class Discovery:
             head = {"kind": "APIResourceList", "apiVersion": "v1"} if group else {"kind": "APIResourceList"}
             entries = [entry for resource in served for entry in _entries(resource)]
             name = f"{group}/{version}" if group else version
-            return head | {"groupVersion": name, "resources": sorted(entries, key=lambda entry: str(entry["name"]))}
+            return head | {"groupVersion": name, "resources": entries}
 
         return self._plain(request, f"{group}/{version}", build)
 
@@ -190,7 +190,10 @@ def _entries(resource: ServedResource) -> list[Object]:
         entry["shortNames"] = list(resource.short_names)
     if resource.categories:
         entry["categories"] = list(resource.categories)
-    return [entry, *(_subresource_entry(resource, sub) for sub in resource.subresources.values())]
+    subresources = list(resource.subresources.values())
+    if not resource.custom:
+        subresources.sort(key=lambda sub: sub.name)
+    return [entry, *(_subresource_entry(resource, sub) for sub in subresources)]
 
 
 def _subresource_entry(resource: ServedResource, sub: Subresource) -> Object:

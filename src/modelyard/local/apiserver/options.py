@@ -208,13 +208,10 @@ def list_options(request: Request, *, watch: bool) -> ListOptions:
     initial = request.flag("sendInitialEvents") if "sendInitialEvents" in request.query else None
     _refuse("ListOptions", (_watch_causes if watch else _list_causes)(version, match, token, initial))
     if version and not version.isdecimal():
-        causes = [invalid_value("resourceVersion", version, f'strconv.ParseUint: parsing "{version}": invalid syntax')]
+        quoted = problems.go_quote(version)
+        message = f"resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: invalid syntax"
         raise (
-            problems.invalid(_options_kind(""), "", causes)
-            if watch
-            else problems.bad_request(
-                f'resourceVersion: Invalid value: "{version}": strconv.ParseUint: parsing "{version}": invalid syntax'
-            )
+            problems.custom(500, "", message) if watch else problems.bad_request(f"invalid resource version: {message}")
         )
     return ListOptions(
         labels, fields,

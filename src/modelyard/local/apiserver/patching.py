@@ -158,7 +158,9 @@ def _check_kind(resource: ServedResource, result: Object) -> None:
     kind = resource.kind
     given_kind, given_version = result.get("kind") or kind.kind, result.get("apiVersion") or kind.api_version
     if given_kind != kind.kind or given_version != kind.api_version:
-        why = f'no kind "{given_kind}" is registered for version "{given_version}" in scheme "pkg/api/legacyscheme/scheme.go:30"'
+        why = (
+            f'no kind "{given_kind}" is registered for version "{given_version}" in scheme "pkg/runtime/scheme.go:111"'
+        )
         cause = problems.invalid_value("patch", encode(result).decode(), why)
         raise problems.invalid(_NO_KIND, "", [cause])
 

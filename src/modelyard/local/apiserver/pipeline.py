@@ -209,7 +209,9 @@ class Pipeline:
         patch_type = bodies.media_type(request.headers.get("content-type", ""))
         accepted = patching.accepted_types(exchange.resource)
         if patch_type not in accepted:
-            raise bodies.unsupported(accepted, patch_type)
+            if exchange.resource.custom:
+                raise bodies.unsupported(accepted, patch_type)
+            raise problems.custom(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
         bodies.check_size(request.body)
         patch, duplicates = patching.read_patch(request.body, patch_type)
         return patch_type, patch, duplicates

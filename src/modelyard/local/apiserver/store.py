@@ -19,6 +19,8 @@ _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(dict)
 encode = _encoder.encode
 
+FIRST_VERSION = 100
+"""Not 1: a client that asks for the very first versions asks for what is long gone, on a fresh server too."""
 MOST_BYTES = 1536 * 1024
 """How large an object may be."""
 
@@ -198,13 +200,13 @@ class Store:
         """The newest state of objects whose last write is not kept yet."""
         self._queue: list[tuple[Change, asyncio.Future[None]]] = []
         self._flushing: asyncio.Task[None] | None = None
-        self._issued = 1
-        self.version = 1
+        self._issued = FIRST_VERSION
+        self.version = FIRST_VERSION
         """The last visible version."""
-        self._floor = 1
+        self._floor = FIRST_VERSION
         if journal is not None:
             version, objects = journal.load()
-            self._issued = self.version = self._floor = max(version, 1)
+            self._issued = self.version = self._floor = max(version, FIRST_VERSION)
             for stored in objects:
                 collection = self._collection(stored.storage)
                 collection.items[stored.key] = stored

@@ -74,7 +74,7 @@ class Writes:
     def accept(self, write: Write, obj: Object, duplicates: list[str]) -> Object:
         """A body as an object of the resource: fields checked, defaults filled in, in the right namespace."""
         resource = write.resource
-        check_type(resource.kind, obj)
+        check_type(resource, obj)
         if not isinstance(obj.get("metadata"), dict):
             if obj.get("metadata") is not None:
                 raise problems.bad_request(
@@ -154,8 +154,6 @@ class Writes:
         strategy.prepare_create(obj)
         if strategy.counts_generation:
             metadata["generation"] = 1
-        else:
-            metadata.pop("generation", None)
         causes = meta.check(resource, obj) + strategy.validate(obj, None, write.subresource)
         if causes:
             raise problems.invalid(resource.kind, metadata.get("name", ""), _unique(causes))
@@ -334,20 +332,21 @@ class Writes:
         return Written(stored.raw if own else await rendering.view(stored, resource), created, stored)
 
 
-def check_type(kind: Kind, obj: Object) -> None:
+def check_type(resource: ServedResource, obj: Object) -> None:
     """The body's kind and apiVersion, where given, must be the resource's; they are set otherwise."""
+    kind = resource.kind
     given_kind, given_version = obj.get("kind") or kind.kind, obj.get("apiVersion") or kind.api_version
     if given_kind == kind.kind and given_version == kind.api_version:
         obj["kind"], obj["apiVersion"] = given_kind, given_version
         return
-    version = str(given_version).rpartition("/")[2]
-    if given_kind == kind.kind and str(given_version).rpartition("/")[0] == kind.group:
+    group, _, version = str(given_version).rpartition("/")
+    if given_kind == kind.kind and group == kind.group and (resource.custom or resource.convert is not None):
         raise problems.bad_request(
             f"the API version in the data ({given_version}) does not match the expected API version ({kind.api_version})"
         )
     raise problems.bad_request(
         f'{given_kind} in version "{version}" cannot be handled as a {kind.kind}: no kind "{given_kind}" is registered for '
-        f'version "{given_version}" in scheme "pkg/api/legacyscheme/scheme.go:30"'
+        f'version "{given_version}" in scheme "pkg/runtime/scheme.go:111"'
     )
 
 
