@@ -107,19 +107,19 @@ class Paths:
         if parameters:
             operation["parameters"] = [self._parameter(name, "query") for name in parameters]
         if action in ("post", "put", "patch"):
-            self._add_body(operation, schema, action)
+            media = _PATCHES[:3] if resource.custom else _PATCHES
+            self._add_body(operation, schema, media if action == "patch" else ("*/*",))
         return operation
 
-    def _add_body(self, operation: Object, schema: Object, action: str) -> None:
+    def _add_body(self, operation: Object, schema: Object, media: Sequence[str]) -> None:
+        """kubectl sends a strategic merge patch only where it finds its media type here."""
+        shape = schema if media == ("*/*",) else {"type": "object"}
         if self._v3:
-            media = _PATCHES if action == "patch" else ("*/*",)
-            body = {"schema": {"type": "object"} if action == "patch" else schema}
-            operation["requestBody"] = {"content": dict.fromkeys(media, body), "required": True}
+            operation["requestBody"] = {"content": dict.fromkeys(media, {"schema": shape}), "required": True}
             return
-        operation["consumes"] = list(_PATCHES) if action == "patch" else ["*/*"]
-        shape = {"type": "object"} if action == "patch" else schema
-        wanted: Object = {"name": "body", "in": "body", "required": True, "schema": shape}
-        operation["parameters"] = [wanted, *operation.get("parameters", ())]
+        operation["consumes"] = list(media)
+        body: Object = {"name": "body", "in": "body", "required": True, "schema": shape}
+        operation["parameters"] = [body, *operation.get("parameters", ())]
 
     def _responses(self, schema: Object) -> Object:
         if self._v3:
