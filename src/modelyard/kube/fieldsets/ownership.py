@@ -93,11 +93,16 @@ class Write:
 
     schema: Schema
     api_version: str
-    now: datetime
+    now: datetime | None
+    """When the write is made; none for a write that leaves no time, as those through the scale subresource do."""
     subresource: str = ""
     reset: FieldSet = _NOTHING
     """Fields that this endpoint does not write and nobody owns through it (status on the main resource, and the reverse)."""
     convert: Convert | None = None
+
+    @property
+    def time(self) -> str | None:
+        return None if self.now is None else format_time(self.now)
 
 
 def update(old: Object | None, new: Object, manager: str, write: Write) -> Object:
@@ -149,7 +154,7 @@ def _after_update(live: Object, new: Object, managed: Managed, me: Manager, writ
     if mine:
         before = managed.get(me)
         fields = sets.union(mine, before.fields) if before else mine
-        managed = {**managed, me: Share(fields, write.api_version, format_time(write.now))}
+        managed = {**managed, me: Share(fields, write.api_version, write.time)}
     return capped(managed)
 
 
@@ -246,7 +251,7 @@ def _apply(live: Object | None, config: Object, name: str, write: Write, force: 
         if gone:
             new = without_emptied(new, gone, schema)
     owned = sets.difference(fields, _UNOWNED)
-    time = format_time(write.now) if not same else last.time if last else None
+    time = write.time if not same else last.time if last else None
     if last is not None and owned == last.fields and last.api_version == write.api_version and same:
         share = last
     else:

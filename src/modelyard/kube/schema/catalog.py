@@ -6,7 +6,7 @@ import gzip
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,6 +19,30 @@ INT_OR_STRING = "intstr.IntOrString"
 RAW_EXTENSION = "runtime.RawExtension"
 
 Document = dict[str, Any]
+
+_ALWAYS_WRITTEN: Mapping[str, Mapping[str, object]] = {
+    "apiextensions.v1.CustomResourceDefinitionStatus": {"conditions": None, "storedVersions": None},
+    "apps.v1.ControllerRevision": {"revision": 0},
+    "apps.v1.StatefulSetSpec": {"serviceName": ""},
+    "apps.v1.StatefulSetStatus": {"availableReplicas": 0},
+    "autoscaling.v2.HorizontalPodAutoscalerStatus": {"currentMetrics": None},
+    "core.v1.Event": {
+        "eventTime": None,
+        "firstTimestamp": None,
+        "lastTimestamp": None,
+        "reportingComponent": "",
+        "reportingInstance": "",
+    },
+    "discovery.v1.EndpointSlice": {"endpoints": None, "ports": None},
+    "policy.v1.PodDisruptionBudgetStatus": dict.fromkeys(
+        ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"), 0
+    ),
+    "rbac.v1.ClusterRole": {"rules": None},
+    "rbac.v1.Role": {"rules": None},
+    "rbac.v1.RoleRef": {"apiGroup": ""},
+    "scheduling.v1.PriorityClass": {"value": 0},
+}
+"""Fields that Go writes even when empty, though OpenAPI calls them optional."""
 
 
 class _Data(msgspec.Struct):
@@ -114,7 +138,7 @@ class Catalog:
         """What Go writes for an empty value of this type: structs and fields that are never left out."""
         document = self.document(name)
         required = document.get("required", ())
-        zero: dict[str, object] = {}
+        zero: dict[str, object] = dict(_ALWAYS_WRITTEN.get(name, {}))
         for key, each in document.get("properties", {}).items():
             default = each.get("default", NO_DEFAULT)
             if default == {} and "$ref" in each:
@@ -159,8 +183,7 @@ def _shared_options(document: Document) -> dict[str, Any]:
 
 @cache
 def catalog() -> Catalog:
-    data = resources.files("modelyard.kube.schema").joinpath("data/openapi.json.gz").read_bytes()
-    return Catalog(gzip.decompress(data))
+    return Catalog(gzip.decompress((Path(__file__).parent / "data" / "openapi.json.gz").read_bytes()))
 
 
 def builtin_schema(kind: Kind) -> Schema | None:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from modelyard.kube import builtin
 from modelyard.kube.fieldsets import LAST_APPLIED, Conflicts, FieldSet, TypedError, Write, apply, update
-from modelyard.kube.schema import crd_schema
+from modelyard.kube.schema import builtin_schema, crd_schema
 
 Object = dict[str, Any]
 
@@ -78,6 +79,20 @@ def test_a_create_owns_all_that_was_set(deployment: Object, write: Write) -> Non
             },
         }
     ]
+
+
+def test_what_an_empty_object_holds_already_is_owned_by_nobody(write: Write) -> None:
+    schema = builtin_schema(builtin.Event)
+    assert schema is not None
+    event = {
+        "metadata": {"name": "e"},
+        "involvedObject": {},
+        "reason": "Started",
+        "eventTime": None,
+        "reportingComponent": "",
+    }
+    created = update(None, event, "me", replace(write, schema=schema, api_version="v1"))
+    assert entries(created) == {"me:Update": {"f:reason": {}}}
 
 
 def test_an_apply_owns_only_leaves_and_items(deployment: Object, write: Write) -> None:
@@ -186,6 +201,13 @@ def test_status_is_owned_through_its_subresource(deployment: Object, write: Writ
     entry = after["metadata"]["managedFields"][-1]
     assert (entry["manager"], entry["subresource"]) == ("controller", "status")
     assert entry["fieldsV1"] == {"f:status": {"f:replicas": {}}}
+
+
+def test_a_write_without_a_time_leaves_none_and_sorts_first(deployment: Object, write: Write) -> None:
+    live = stored(update(None, deployment, "me", write))
+    scale = replace(write, now=None, subresource="scale")
+    after = update(live, changed(live, "spec", "replicas", to=2), "scaler", scale)
+    assert list(times(after).items()) == [("scaler", None), ("me", "2026-01-01T00:00:00Z")]
 
 
 def test_reset_fields_are_owned_by_nobody(deployment: Object, write: Write) -> None:
