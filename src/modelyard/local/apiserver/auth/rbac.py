@@ -39,10 +39,8 @@ class Rule(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
     def _names_resource(self, resource: str, subresource: str) -> bool:
         wanted = f"{resource}/{subresource}" if subresource else resource
-        for name in self.resources:
-            if name in ("*", wanted) or (subresource and name == f"*/{subresource}"):
-                return True
-        return False
+        anywhere = f"*/{subresource}" if subresource else "*"
+        return any(name in ("*", wanted, anywhere) for name in self.resources)
 
 
 def _url_matches(pattern: str, path: str) -> bool:
