@@ -178,9 +178,9 @@ class Endpoint:
         feeding = asyncio.create_task(_feed(ws, ends[0] if wants["stdin"] else None))
         ended = asyncio.Event()
         try:
-            await asyncio.wait(
-                [asyncio.ensure_future(asyncio.shield(done)), feeding], return_when=asyncio.FIRST_COMPLETED
-            )
+            feeding.add_done_callback(lambda _: ended.set())
+            done.add_done_callback(lambda _: ended.set())
+            await ended.wait()
             if not done.done() and ws.closed:
                 return
             code = await asyncio.shield(done)

@@ -41,10 +41,9 @@ class StatusWriter:
             pod, status = self._pending.pop(uid)
             meta = pod["metadata"]
             # A strategic merge keeps conditions that others own; what we no longer say must be taken away by name.
-            body: Object = {
-                "metadata": {"uid": uid},
-                "status": {name: None for name in _MAY_GO if name not in status} | status,
-            }
+            conditions = [{"reason": None, "message": None} | item for item in status["conditions"]]
+            gone = {name: None for name in _MAY_GO if name not in status}
+            body: Object = {"metadata": {"uid": uid}, "status": gone | status | {"conditions": conditions}}
             try:
                 await self._client.patch(
                     builtin.Pod, meta["namespace"], meta["name"], body, type="strategic", subresource="status"
