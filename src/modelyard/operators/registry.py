@@ -25,6 +25,12 @@ PLANNED: Mapping[str, str] = MappingProxyType(
 """Systems whose custom resources we do not take yet."""
 
 
+SHARED: Mapping[str, str] = MappingProxyType(
+    {"serving-certificates": "modelyard.operators.certificates.operator"},
+)
+"""What all operators stand on: it runs with any of them and is not chosen by name."""
+
+
 class UnknownOperator(ValueError):
     """A name that is no operator of ours; the message lists those that are."""
 
@@ -37,4 +43,13 @@ def load(names: Iterable[str] | None, environ: Mapping[str, str]) -> list[Operat
             raise UnknownOperator(f"operator {name!r} is not built yet; there are: {', '.join(BUILT)}")
         if name not in BUILT:
             raise UnknownOperator(f"there is no operator {name!r}; there are: {', '.join(BUILT)}")
-    return [cast(BuildOperator, import_module(BUILT[name]).operator)(environ) for name in wanted]
+    return [_build(BUILT[name], environ) for name in wanted]
+
+
+def shared(environ: Mapping[str, str]) -> list[Operator]:
+    """What runs besides the operators that were chosen."""
+    return [_build(module, environ) for module in SHARED.values()]
+
+
+def _build(module: str, environ: Mapping[str, str]) -> Operator:
+    return cast(BuildOperator, import_module(module).operator)(environ)

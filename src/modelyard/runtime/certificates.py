@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -159,6 +160,34 @@ def renewed(issued: Issued | None, names: Sequence[str], now: datetime) -> Issue
     if _is_used_up(issued.pair.certificate, now) or not _covers(issued.pair.certificate, names):
         return Issued(issue(issued.ca, names, now), _still_valid(issued.bundle, now), issued.ca)
     return issued
+
+
+def is_good(certificate: bytes, names: Sequence[str], bundle: bytes, now: datetime) -> bool:
+    """May this serving certificate go on being used: fresh, for these names, and signed by a CA of the bundle?"""
+    try:
+        loaded = x509.load_pem_x509_certificate(certificate)
+        issuers = x509.load_pem_x509_certificates(bundle)
+    except ValueError:
+        return False
+    return (
+        not _is_used_up(certificate, now) and _covers(certificate, names) and any(_signed(loaded, ca) for ca in issuers)
+    )
+
+
+def _signed(certificate: x509.Certificate, ca: x509.Certificate) -> bool:
+    try:
+        certificate.verify_directly_issued_by(ca)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
+
+
+def renewed_ca(ca: Pair | None, bundle: bytes, now: datetime) -> tuple[Pair, bytes]:
+    """The CA that should sign now, and whom to trust: the same while it is good, else a new one next to the old."""
+    if ca is not None and not _is_used_up(ca.certificate, now):
+        return ca, _still_valid(bundle, now)
+    made = make_ca(now)
+    return made, made.certificate + (_still_valid(bundle, now) if bundle else b"")
 
 
 def _is_used_up(certificate: bytes, now: datetime) -> bool:

@@ -1,0 +1,145 @@
+"""Issues the Secret that a Service of ours asks for, and renews it; and keeps the CA that signs them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Set
+
+from modelyard.kube import builtin
+from modelyard.kube.kinds import Key, Object
+from modelyard.kube.objects import (
+    annotations_of,
+    controller_of,
+    group_of,
+    key_of,
+    name_of,
+    namespace_of,
+)
+from modelyard.operators.certificates.config import CertificateSettings, Issuer
+from modelyard.operators.parts import build
+from modelyard.runtime.certificates import Pair, is_good, issue, renewed_ca, service_names
+from modelyard.runtime.controller import Controller, Fixed, MapFn, Owns, Reader, Watch
+from modelyard.runtime.desired import Desired, Hold
+from modelyard.runtime.world import World
+
+ANNOTATION = "service.beta.openshift.io/serving-cert-secret-name"
+"""Names the Secret that the Service wants: OpenShift's own annotation, so that it works the same there."""
+CA_SECRET = "modelyard-serving-ca"
+ISSUED = {"modelyard.dev/serving-certificate": "true"}
+CA = {"modelyard.dev/serving-ca": "true"}
+RECHECK = 12 * 3600.0
+
+
+def ca_controller(settings: CertificateSettings) -> Controller:
+    """Keeps the CA of our own, where it is the issuer."""
+    key = Key(settings.namespace, CA_SECRET)
+    controller = Controller(
+        "serving-ca",
+        Fixed((key,)),
+        owns=[Owns(builtin.Secret, namespace=settings.namespace, labels=CA)],
+        watches=[Watch(builtin.ConsoleLink, optional=True, to=lambda link, reader: [key])],
+    )
+
+    @controller.reconcile
+    def reconcile(_: object, world: World) -> Desired:
+        if issuer_of(settings, world) is not Issuer.OWN:
+            return Desired(prune=False)  # It may be wanted again, and is harmless.
+        known = world.get(builtin.Secret, settings.namespace, CA_SECRET)
+        pair, bundle = renewed_ca(_pair(known), _decoded(known, "ca.crt"), world.now)
+        data = {"tls.crt": _text(pair.certificate), "tls.key": _text(pair.key), "ca.crt": _text(bundle)}
+        secret = build.obj(builtin.Secret, CA_SECRET, settings.namespace, CA, type="kubernetes.io/tls", data=data)
+        return Desired([secret], requeue_after=RECHECK)
+
+    return controller
+
+
+def certificate_controller(settings: CertificateSettings, groups: Set[str]) -> Controller:
+    """Issues for Services whose controller is a custom resource of one of these API groups; no others are touched."""
+    controller = Controller(
+        "serving-certificates",
+        builtin.Service,
+        owns=[Owns(builtin.Secret, labels=ISSUED), Owns(builtin.Certificate, optional=True)],
+        watches=[
+            Watch(builtin.Secret, to=_users(groups), namespace=settings.namespace, labels=CA),
+            Watch(builtin.ConsoleLink, optional=True),
+        ],
+    )
+
+    @controller.reconcile
+    def reconcile(service: Object, world: World) -> Desired | Hold:
+        secret = wanted_secret(service, groups)
+        issuer = issuer_of(settings, world)
+        if not secret or issuer in (Issuer.OPENSHIFT, Issuer.NONE):
+            return Desired()
+        if issuer is Issuer.CERT_MANAGER:
+            return Desired([_certificate(service, secret, settings)])
+        ca = world.get(builtin.Secret, settings.namespace, CA_SECRET)
+        pair, bundle = _pair(ca), _decoded(ca, "ca.crt")
+        if pair is None:
+            return Hold("WaitingForCA", f"the CA in Secret {settings.namespace}/{CA_SECRET} does not exist yet")
+        live = world.get(builtin.Secret, namespace_of(service), secret)
+        if live is not None and all(key_of(own) != key_of(live) for own in world.owned(builtin.Secret)):
+            return Desired()  # Someone put a certificate there; it is his to renew.
+        return Desired([_issued(service, secret, live, pair, bundle, world)], requeue_after=RECHECK)
+
+    return controller
+
+
+def issuer_of(settings: CertificateSettings, world: World) -> Issuer:
+    """The one issuer: the one that was chosen, else what the platform has."""
+    if settings.issuer is not Issuer.AUTO:
+        return settings.issuer
+    return Issuer.OPENSHIFT if world.serves(builtin.ConsoleLink) else Issuer.OWN
+
+
+def wanted_secret(service: Object, groups: Set[str]) -> str:
+    """The Secret that a Service of ours asks for; empty for any other Service."""
+    owner = controller_of(service)
+    ours = owner is not None and group_of(str(owner.get("apiVersion") or "")) in groups
+    return annotations_of(service).get(ANNOTATION, "") if ours else ""
+
+
+def names_of(service: Object) -> list[str]:
+    """The names a certificate must be good for."""
+    return [*service_names(name_of(service), namespace_of(service)), "localhost"]
+
+
+def _issued(service: Object, secret: str, live: Object | None, ca: Pair, bundle: bytes, world: World) -> Object:
+    names = names_of(service)
+    pair = _pair(live)
+    if pair is None or not is_good(pair.certificate, names, bundle, world.now):
+        pair = issue(ca, names, world.now)
+    data = {"tls.crt": _text(pair.certificate), "tls.key": _text(pair.key), "ca.crt": _text(bundle)}
+    return build.obj(builtin.Secret, secret, namespace_of(service), ISSUED, type="kubernetes.io/tls", data=data)
+
+
+def _certificate(service: Object, secret: str, settings: CertificateSettings) -> Object:
+    reference = {"group": builtin.Certificate.group, "kind": settings.issuer_kind, "name": settings.issuer_name}
+    spec = {"secretName": secret, "dnsNames": names_of(service), "issuerRef": reference}
+    return build.obj(builtin.Certificate, secret, namespace_of(service), spec=spec)
+
+
+def _users(groups: Set[str]) -> MapFn:
+    """The CA wakes all Services that ask for a certificate."""
+
+    def users(secret: Object, reader: Reader) -> Iterable[Key]:
+        return [key_of(service) for service in reader.list(builtin.Service) if wanted_secret(service, groups)]
+
+    return users
+
+
+def _pair(secret: Object | None) -> Pair | None:
+    certificate, key = _decoded(secret, "tls.crt"), _decoded(secret, "tls.key")
+    return Pair(certificate, key) if certificate and key else None
+
+
+def _decoded(secret: Object | None, name: str) -> bytes:
+    try:
+        return base64.b64decode(((secret or {}).get("data") or {}).get(name) or "", validate=True)
+    except binascii.Error:
+        return b""
+
+
+def _text(value: bytes) -> str:
+    return base64.b64encode(value).decode()

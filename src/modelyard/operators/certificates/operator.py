@@ -1,0 +1,40 @@
+"""Serving certificates as an operator that runs with all others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from modelyard.operators.certificates.config import DEFAULT_NAMESPACE, CertificateSettings
+from modelyard.operators.certificates.controller import ca_controller, certificate_controller
+from modelyard.runtime.operator import Operator, Setting
+
+GROUPS = frozenset(
+    {
+        "mlflow.opendatahub.io",
+        "modelregistry.opendatahub.io",
+        "trustyai.opendatahub.io",
+    }
+)
+"""The API groups whose resources own Services that ask for certificates."""
+
+
+def operator(environ: Mapping[str, str]) -> Operator:
+    settings = CertificateSettings.from_environ(environ)
+    return Operator(
+        name="serving-certificates",
+        title="Serving certificates",
+        upstream="none",
+        controllers=[ca_controller(settings), certificate_controller(settings, GROUPS)],
+        settings=SETTINGS,
+    )
+
+
+SETTINGS = (
+    Setting(
+        "SERVING_CERTIFICATES",
+        "auto",
+        "Who issues: own, cert-manager, openshift or none; auto is openshift where that is, else own",
+    ),
+    Setting("SERVING_CERTIFICATES_ISSUER", "", "With cert-manager: its issuer, as Issuer/NAME or ClusterIssuer/NAME"),
+    Setting("POD_NAMESPACE", DEFAULT_NAMESPACE, "Where the Secret of our own CA is kept"),
+)
