@@ -16,7 +16,7 @@ import yaml
 
 from modelyard.cli.installation import Choice, manifests
 from modelyard.cli.output import Failed, print_json
-from modelyard.operators.registry import BUILT, UnknownOperator, load
+from modelyard.operators.registry import BUILT, UnknownOperator, load, shared
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     if args.replicas < 1:
         raise Failed(f"--replicas {args.replicas}: at least one is needed; to stop the plane scale its Deployment to 0")
     try:
-        operators = load(operator_names(args), os.environ)
+        operators = [*load(operator_names(args), os.environ), *shared(os.environ)]
     except (UnknownOperator, ValueError) as error:
         raise Failed(str(error)) from None
     made = manifests(operators, Choice(args.namespace, args.image, args.replicas, args.watch_namespace))

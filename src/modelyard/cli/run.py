@@ -22,7 +22,7 @@ from modelyard.cli.manifests import operator_names, operators_argument
 from modelyard.cli.output import Failed
 from modelyard.cli.plane import Plane, PlaneOptions
 from modelyard.kube.client import Client
-from modelyard.operators.registry import UnknownOperator, load
+from modelyard.operators.registry import UnknownOperator, load, shared
 from modelyard.runtime.health import Endpoint
 from modelyard.runtime.logs import configure
 
@@ -58,7 +58,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     configure(json={"auto": None, "json": True, "human": False}[args.log_format], level=args.log_level)
     try:
-        operators = load(operator_names(args), os.environ)
+        operators = [*load(operator_names(args), os.environ), *shared(os.environ)]
     except (UnknownOperator, ValueError) as error:
         raise Failed(str(error)) from None
     options = PlaneOptions(
