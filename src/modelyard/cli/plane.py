@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from modelyard.cli.installation import CERTIFICATE_SECRET, webhook_service, webhooks
+from modelyard.cli.installation import CERTIFICATE_SECRET, crds, webhook_service, webhooks
 from modelyard.kube.builtin import (
     CustomResourceDefinition,
     MutatingWebhookConfiguration,
@@ -34,6 +34,8 @@ from modelyard.runtime.operator import Operator
 from modelyard.runtime.webhooks import ServiceAddress, Webhooks, WebhookServer
 
 log = logging.getLogger(__name__)
+
+_CONFIGURATIONS = {kind.kind: kind for kind in (MutatingWebhookConfiguration, ValidatingWebhookConfiguration)}
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class Plane:
         self.manager = Manager(client, [*controllers, *more], namespace=options.watch_namespace, lease=lease)
         self._stack = AsyncExitStack()
         self.webhook_port = 0
+        self._certificates: SecretCertificates | MountedCertificates | None = None
 
     @property
     def serves_webhooks(self) -> bool:
@@ -98,7 +101,7 @@ class Plane:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         service, home = webhook_service(self._operators), self._options.home
         names = [*service_names(service, home), *self._options.webhook_names]
-        source = (
+        self._certificates = source = (
             MountedCertificates(self._options.certificates)
             if self._options.certificates is not None
             else SecretCertificates(self._client, home, CERTIFICATE_SECRET, names, utc_now)
@@ -118,6 +121,20 @@ class Plane:
         self._stack.push_async_callback(server.stop)
         task = asyncio.create_task(keeper.run(), name="certificates")
         self._stack.push_async_callback(_ended, task)
+
+    async def trust(self, address: ServiceAddress) -> None:
+        """Installs webhook configurations and conversion stanzas that point straight at this process (outside a cluster)."""
+        bundle = await self._bundle()
+        for config in webhooks(self._operators, address, bundle):
+            kind = _CONFIGURATIONS[config["kind"]]
+            await self._client.apply(kind, config, field_manager="modelyard-plane", force=True)
+        for crd in crds(self._operators, address, bundle):
+            if "conversion" in crd["spec"]:
+                await self._client.apply(CustomResourceDefinition, crd, field_manager="modelyard-up", force=True)
+
+    async def _bundle(self) -> bytes:
+        assert isinstance(self._certificates, SecretCertificates)
+        return (await self._certificates.current()).bundle
 
     def _trust(self) -> list[Trust]:
         """Where the API's trust in our certificate is written down."""

@@ -1,0 +1,194 @@
+"""What a person sees while the laptop cluster starts: parts as they come up, then what was applied until it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import yaml
+from rich.status import Status
+
+from modelyard.cli.laptop.layout import Layout, State
+from modelyard.cli.output import Failed, console
+from modelyard.cli.survey import Node, reason, state_of, survey
+from modelyard.kube.client import Client
+from modelyard.kube.config import connect
+from modelyard.kube.errors import ApiError, Conflict, NotFound, Unreachable
+from modelyard.kube.kinds import Key, Kind, Object
+from modelyard.kube.objects import key_of
+from modelyard.operators.registry import load
+
+MANAGER = "modelyard-up"
+_WAITING_KINDS = frozenset(("Deployment", "StatefulSet", "Job", "Pod", "PersistentVolumeClaim"))
+
+
+class Progress:
+    """Lines as things happen, and one live line for what is waited for. `quiet` has no live line (for a log file)."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._console = console()
+        self._live: Status | None = None if quiet or not self._console.is_terminal else self._console.status("starting")
+        self._started = time.monotonic()
+        self._last = ""
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    def line(self, text: str, style: str = "") -> None:
+        self._console.print(f"{self.seconds:6.1f} s  {text}", style=style or None, markup=False)
+
+    def part(self, part: str, event: str) -> None:
+        self.line(f"{part}: {event}", "" if event == "ready" else "yellow")
+
+    def waiting(self, text: str) -> None:
+        if self._live is not None:
+            self._live.update(text)
+        elif text != self._last:
+            self.line(text)
+        self._last = text
+
+    def failed(self, text: str) -> None:
+        self.line(text, "red")
+
+    def stopping(self) -> None:
+        self.line("stopping")
+
+    def done(self, state: State, layout: Layout) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        self._console.print(
+            f"\nmodelyard is up in {layout.directory}\n"
+            f"  operators   {', '.join(state.operators)}\n"
+            f"  gateway     {state.gateway}\n"
+            f"  kubectl     kubectl --kubeconfig {layout.kubeconfig} get pods -A\n"
+            f"  next        modelyard status --dir {layout.directory}\n"
+            f"              modelyard url mlflow --dir {layout.directory}\n"
+            f"              modelyard down --dir {layout.directory}",
+            markup=False,
+        )
+
+
+async def follow_applied(
+    kubeconfig: Path, files: Sequence[Path], operators: Sequence[str], timeout: float, progress: Progress
+) -> None:
+    """Applies the files' objects in order, then waits until the custom resources and workloads among them are ready."""
+    objects = [obj for file in files for obj in read_objects(file)]
+    client = connect(kubeconfig)
+    try:
+        applied = []
+        for obj in objects:
+            kind = await apply(client, obj)
+            applied.append((kind, key_of(obj)))
+            progress.line(f"applied {kind.kind} {key_of(obj)}")
+        await _until_ready(client, applied, operators, timeout, progress)
+    finally:
+        await client.close()
+
+
+def read_objects(file: Path) -> list[Object]:
+    """The documents of a YAML file, lists unpacked."""
+    try:
+        documents = [d for d in yaml.load_all(file.read_text(), yaml.CSafeLoader) if d]
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise Failed(f"{file} is no YAML: {error}") from None
+    except OSError as error:
+        raise Failed(f"{file} cannot be read: {error.strerror}") from None
+    objects = [item for d in documents for item in (d.get("items", []) if d.get("kind") == "List" else [d])]
+    for number, obj in enumerate(objects, 1):
+        if (
+            not isinstance(obj, dict)
+            or not obj.get("apiVersion")
+            or not obj.get("kind")
+            or not (obj.get("metadata") or {}).get("name")
+        ):
+            raise Failed(f"{file}: document {number} lacks apiVersion, kind or metadata.name")
+    return objects
+
+
+async def apply(client: Client, obj: Object, *, seconds: float = 30.0) -> Kind:
+    """Server-side apply; waits a little for a kind or namespace that is only just coming."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while True:
+        kind = next(
+            (k for k in await client.discover() if (k.api_version, k.kind) == (obj["apiVersion"], obj["kind"])), None
+        )
+        try:
+            if kind is not None:
+                if kind.namespaced and not obj["metadata"].get("namespace"):
+                    obj = {**obj, "metadata": {**obj["metadata"], "namespace": "default"}}
+                await client.apply(kind, obj, field_manager=MANAGER, force=True)
+                return kind
+        except (NotFound, Unreachable, Conflict) as error:
+            problem = str(error)
+        except ApiError as error:
+            if error.code < 500:
+                raise Failed(f"{obj['kind']} {obj['metadata']['name']} was refused: {error}") from None
+            problem = str(error)
+        else:
+            problem = f"{obj['apiVersion']} {obj['kind']} is not served here"
+        if asyncio.get_running_loop().time() > deadline:
+            raise Failed(f"{obj['kind']} {obj['metadata']['name']} could not be applied: {problem}")
+        await asyncio.sleep(0.1)
+
+
+async def _until_ready(
+    client: Client, applied: Sequence[tuple[Kind, Key]], names: Sequence[str], timeout: float, progress: Progress
+) -> None:
+    operators = load(names, os.environ)
+    deadline = asyncio.get_running_loop().time() + timeout
+    custom = {definition.kind for operator in operators for definition in operator.definitions}
+    told: set[tuple[Kind, Key]] = set()
+    while True:
+        waiting: list[str] = []
+        roots = {(root.kind, root.key): root for root in await survey(client, operators)}
+        for kind, key in applied:
+            problem = await _problem(client, kind, key, roots.get((kind, key)), kind in custom)
+            if problem:
+                waiting.append(problem)
+            elif kind in custom and (kind, key) not in told:
+                told.add((kind, key))
+                progress.line(f"{kind.kind} {key} is available", "green")
+        if not waiting:
+            return
+        progress.waiting(waiting[0])
+        if asyncio.get_running_loop().time() > deadline:
+            raise Failed(f"not ready within {timeout:.0f} s: {waiting[0]}")
+        await asyncio.sleep(0.2)
+
+
+async def _problem(client: Client, kind: Kind, key: Key, root: Node | None, custom: bool) -> str:
+    """Why this object is not ready; empty when it is, or when such a kind never says."""
+    if custom:
+        if root is None:
+            return f"{kind.kind} {key} is not seen yet"
+        if root.ready is None:
+            says = bool((root.object.get("status") or {}).get("conditions"))
+            return "" if not _reports(kind) else f"{kind.kind} {key} has not said anything yet" if not says else ""
+        return "" if root.ready else f"{root.title} is not ready: {reason(root) or root.why}"
+    if kind.kind not in _WAITING_KINDS:
+        return ""
+    found = await client.find(kind, *key)
+    if found is None:
+        return f"{kind.kind} {key} is gone"
+    state, ready, why = state_of(kind, found)
+    return "" if ready is not False else f"{kind.kind} {key}: {why or state}"
+
+
+def _reports(kind: Kind) -> bool:
+    """Configuration kinds have no controller that would report on them."""
+    return not kind.kind.endswith("Config")
