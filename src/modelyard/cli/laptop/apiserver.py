@@ -7,18 +7,15 @@ examples:
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
-from modelyard.local.apiserver import process
+from modelyard.local.apiserver.process import main
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--dir", type=Path, required=True, metavar="DIR", help="where objects and the kubeconfig are kept"
-    )
-    parser.add_argument("--port", type=int, default=0, help="port on loopback (default: a free one)")
+    parser.add_argument("--dir", type=Path, required=True, metavar="DIR", help="where objects and the kubeconfig are kept")
+    parser.add_argument("--port", type=int, default=0, help="port on loopback (default: the one used last, or a free one)")
 
 
 def run(args: argparse.Namespace) -> int:
-    return process.main(["--dir", str(args.dir), "--port", str(args.port)]) or sys.exit(0) or 0
+    return main(["--dir", str(args.dir), "--port", str(args.port)])
