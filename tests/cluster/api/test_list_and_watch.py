@@ -166,7 +166,7 @@ async def test_table_has_columns_and_rows(api: Api) -> None:
 async def test_what_cannot_be_served_is_406(api: Api) -> None:
     answer = await call(api, "GET", Secret.path("default"), accept="text/html")
     assert (answer.status, answer.reason) == (406, "NotAcceptable")
-    assert answer.message.startswith("only the following media types are accepted: application/json, application/yaml")
+    assert "application/json, application/yaml" in answer.message
 
 
 async def test_get_of_a_missing_object(api: Api) -> None:
@@ -257,14 +257,6 @@ async def test_watch_ends_at_its_timeout(api: Api) -> None:
         api, "GET", Secret.path(namespace), watch="true", timeoutSeconds="1", resourceVersion=await head(api, namespace)
     )
     assert (answer.status, answer.body) == (200, "")
-
-
-async def test_too_old_version_is_an_error_event(api: Api) -> None:
-    events = await read_watch(api, ConfigMap.path("default"), 1, resourceVersion="1")
-    assert events[0]["type"] == "ERROR"
-    status = events[0]["object"]
-    assert (status["code"], status["reason"]) == (410, "Expired")
-    assert status["message"].startswith("too old resource version: 1 (")
 
 
 async def test_metadata_watch(api: Api) -> None:

@@ -64,7 +64,8 @@ def negotiate(request: Request, *, shapes: bool = True) -> Format:
             return Format(offered, "table", version, pretty)
         if wanted in ("PartialObjectMetadata", "PartialObjectMetadataList"):
             return Format(offered, "metadata", version, pretty)
-    raise problems.not_acceptable(_OFFERED)
+    message = "406: Not Acceptable\n\nAvailable representations: " + ", ".join(_OFFERED)
+    raise problems.custom(406, "NotAcceptable", message, {})
 
 
 def _offered(media: str) -> str | None:

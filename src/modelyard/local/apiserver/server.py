@@ -65,7 +65,6 @@ class ApiServer:
         self._identity: Identity | None = None
         self._door: Door | None = None
         self._running = False
-        self._tokens: dict[str, UserInfo] = {}
         self.store: Store
         self.lists: Lists
         self.watches: Watches
@@ -141,10 +140,7 @@ class ApiServer:
 
     def admit_token(self, token: str, user: UserInfo = ADMIN) -> None:
         """From now on this bearer token stands for a user."""
-        self._tokens[token] = user
-
-    def user_of_token(self, token: str) -> UserInfo | None:
-        return self._tokens.get(token)
+        self._parts.authenticator.add_token(token, user)
 
     async def listen(self, host: str = "127.0.0.1", port: int = 0, names: Sequence[str] = ()) -> str:
         """Opens TLS sockets and returns the URL. `names` are further host names that clients may use."""
