@@ -14,7 +14,7 @@ def kept_claim(asked: Object, live: Object | None, storage_class: Object | None,
         return Child(asked, keep=keep, adopt=True)
     spec, bound = spec_of(asked), spec_of(live)
     size, was = _size(spec), _size(bound)
-    kept = {field: bound[field] for field in ("accessModes", "storageClassName") if field in spec and field in bound}
+    kept = {field: bound[field] for field in ("accessModes", "storageClassName") if field in bound}
     grows = can_grow(live, storage_class) and size is not None and (was is None or quantities.compare(size, was) > 0)
     request = {"storage": size if grows else was or size}
     return Child({**asked, "spec": {**kept, "resources": {"requests": request}}}, keep=keep, adopt=True)

@@ -97,6 +97,7 @@ async def storage_is_a_claim_as_asked(story: Story) -> None:
         builtin.PersistentVolumeClaim, "mlflow-pvc", lambda claim: claim["metadata"].pop("finalizers", 0)
     )
     await story.edit(storage={})
+    await story.yard.quiet()
     await story.yard.delete(builtin.PersistentVolumeClaim, "mlflow-pvc")
     claim = await story.yard.until(
         builtin.PersistentVolumeClaim, "mlflow-pvc", lambda claim: claim["spec"]["accessModes"] == ["ReadWriteOnce"]
