@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Mapping
 import aiohttp
 from aiohttp import WSMsgType, web
 from multidict import CIMultiDict
+from yarl import URL
 
 _HOP_BY_HOP = {
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "te", "trailer", "transfer-encoding", "upgrade",
@@ -59,7 +60,12 @@ async def forward(
         body = request.content.iter_any()
     try:
         answer = await session.request(
-            request.method, url, headers=headers, data=body, allow_redirects=False, skip_auto_headers=("User-Agent",)
+            request.method,
+            URL(url, encoded=True),
+            headers=headers,
+            data=body,
+            allow_redirects=False,
+            skip_auto_headers=("User-Agent",),
         )
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         return web.Response(status=502, text=f"the backend at {url.split('?')[0]} does not answer: {error}\n")
@@ -100,7 +106,9 @@ async def _websocket(
     protocols = [word.strip() for word in request.headers.get("Sec-WebSocket-Protocol", "").split(",") if word.strip()]
     kept = CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in _WEBSOCKET)
     try:
-        backend = await session.ws_connect(url, headers=kept, protocols=protocols, max_msg_size=0, autoping=False)
+        backend = await session.ws_connect(
+            URL(url, encoded=True), headers=kept, protocols=protocols, max_msg_size=0, autoping=False
+        )
     except aiohttp.WSServerHandshakeError as error:
         return web.Response(status=error.status, text=f"the backend refused the WebSocket: {error.message}\n")
     except (aiohttp.ClientError, OSError, TimeoutError) as error:

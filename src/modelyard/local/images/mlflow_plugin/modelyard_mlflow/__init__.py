@@ -1,0 +1,1 @@
+"""MLflow plugin of modelyard: callers are known by their Kubernetes token, workspaces are namespaces."""
