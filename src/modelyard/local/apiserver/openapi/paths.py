@@ -115,7 +115,7 @@ class Paths:
         """kubectl sends a strategic merge patch only where it finds its media type here."""
         shape = schema if media == ("*/*",) else {"type": "object"}
         if self._v3:
-            operation["requestBody"] = {"content": dict.fromkeys(media, {"schema": shape}), "required": True}
+            operation["requestBody"] = {"content": {kind: {"schema": shape} for kind in media}, "required": True}
             return
         operation["consumes"] = list(media)
         body: Object = {"name": "body", "in": "body", "required": True, "schema": shape}
