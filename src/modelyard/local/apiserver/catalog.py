@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from modelyard.kube.kinds import Kind
-from modelyard.local.apiserver.resources import ALL_VERBS, Handler, ServedResource, Strategy, Subresource
+from modelyard.local.apiserver import versions
+from modelyard.local.apiserver.resources import ALL_VERBS, Convert, Handler, ServedResource, Strategy, Subresource
 
 _STATUS = ("get", "patch", "update")
 
@@ -140,6 +141,14 @@ _FIELD_LABELS = {
     "certificatesigningrequests": frozenset(("spec.signerName",)),
 }  # fmt: skip
 
+_STORED: dict[tuple[str, str], tuple[str, str, Convert]] = {
+    ("events.k8s.io", "events"): ("events", "v1", versions.convert_events),
+    ("autoscaling", "horizontalpodautoscalers"): (
+        "horizontalpodautoscalers.autoscaling", "autoscaling/v2", versions.convert_autoscalers,
+    ),
+}  # fmt: skip
+"""Where other kinds' objects are stored, in which version, and what converts them."""
+
 Handlers = dict[tuple[str, str], Handler]
 """By resource (`pods`, `tokenreviews.authentication.k8s.io`) and subresource (empty for the resource itself)."""
 
@@ -157,10 +166,14 @@ def builtin_resources(strategy_of: Callable[[Kind, bool], Strategy], handlers: H
         kind = Kind(group, version, kind_name, plural, scope == "N")
         names = [word[1:] for word in words[3:] if word[0] == "/"]
         review = group in _REVIEWS
+        storage, storage_version, convert = _STORED.get((group, plural), ("", "", None))
         found.append(
             ServedResource(
                 kind,
                 strategy_of(kind, "status" in names),
+                storage=storage,
+                storage_version=storage_version,
+                convert=convert,
                 singular="endpoints" if plural == "endpoints" else "",
                 short_names=tuple(word for word in words[3:] if word[0] not in "/+"),
                 categories=tuple(word[1:] for word in words[3:] if word[0] == "+"),

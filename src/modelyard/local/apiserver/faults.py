@@ -44,7 +44,7 @@ class Faults:
 
     def __init__(self) -> None:
         self._faults: list[Fault] = []
-        self._frozen = False
+        self._stale: dict[str, int] = {}
 
     @property
     def active(self) -> bool:
@@ -74,7 +74,20 @@ class Faults:
             self._faults.remove(fault)
 
     def clear(self) -> None:
+        """Ends all faults, stale reads included."""
         self._faults.clear()
+        self._stale.clear()
+
+    def serve_stale(self, resource: str, version: int) -> None:
+        """Gets and lists of a resource (`pods`, `deployments.apps`) show the state at a version until `clear` or `serve_fresh`,
+        as a replica that lags behind does. Writes and watches go on."""
+        self._stale[resource] = version
+
+    def serve_fresh(self, resource: str) -> None:
+        self._stale.pop(resource, None)
+
+    def stale_version(self, resource: str) -> int | None:
+        return self._stale.get(resource) if self._stale else None
 
     async def before(self, target: Target, server: ApiServer) -> None:
         for fault in list(self._faults):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver import problems, rendering
+from modelyard.local.apiserver.faults import Faults
 from modelyard.local.apiserver.hooks import Hooks
 from modelyard.local.apiserver.negotiation import Format
 from modelyard.local.apiserver.options import ListOptions
@@ -52,9 +53,10 @@ def decode_token(token: str) -> tuple[int, str]:
 
 
 class Lists:
-    def __init__(self, store: Store, hooks: Hooks) -> None:
+    def __init__(self, store: Store, hooks: Hooks, faults: Faults) -> None:
         self._store = store
         self._hooks = hooks
+        self._faults = faults
 
     async def reach(self, version: int) -> None:
         """Waits a little for a version that others have seen already; 504 when it does not come."""
@@ -85,6 +87,9 @@ class Lists:
                 )
             await self.reach(int(version))
         stored = self._store.get(resource.storage, namespace, name)
+        stale = self._faults.stale_version(resource.kind.resource)
+        if stale is not None:
+            stored = self._store.get_at(resource.storage, namespace, name, stale)
         if stored is None:
             raise problems.not_found(resource.kind, name)
         raw = rendering.ready(stored, resource)
@@ -155,7 +160,10 @@ class Lists:
         else:
             exact = options.match == "Exact" or (limit > 0 and given not in ("", "0") and not options.match)
             version = store.version
-            if given and given != "0":
+            stale = self._faults.stale_version(resource.kind.resource)
+            if stale is not None:
+                version, exact = stale, True
+            elif given and given != "0":
                 await self.reach(int(given))
                 version = int(given) if exact else store.version
             if selection.name and not exact:

@@ -82,7 +82,7 @@ class ApiServer:
         """Raises `StateUnusable` when the directory cannot be used."""
         journal = SQLiteJournal(self.directory, self._durable) if self.directory is not None else None
         self.store = Store(journal)
-        self.lists = Lists(self.store, self.hooks)
+        self.lists = Lists(self.store, self.hooks, self.faults)
         self.watches = Watches(self.store, self.lists, self.registry, self.hooks)
         self.writes = Writes(self.store, self.hooks, self.ownership, self.clock)
         self.patches = Patches(self.writes, self.ownership, self.clock)

@@ -255,6 +255,15 @@ class Store:
         prefix = namespace + "/" if namespace else ""
         return [items[key] for key in sorted(items) if key.startswith(prefix)]
 
+    def get_at(self, storage: str, namespace: str, name: str, version: int) -> Stored | None:
+        """As `get`, but as it was at a version (as far back as the history reaches)."""
+        found = self.get(storage, namespace, name)
+        key = f"{namespace}/{name}" if namespace else name
+        for change in reversed(self._collection(storage).history.since(version)):
+            if change.subject.key == key:
+                found = change.old
+        return found
+
     def history(self, storage: str) -> History[Change]:
         return self._collection(storage).history
 

@@ -105,6 +105,11 @@ class Signal:
         self._waiting.append(future)
         return future
 
+    def forget(self, future: asyncio.Future[None]) -> None:
+        """The waiter was woken by something else, or is no more."""
+        if self._waiting and future in self._waiting:
+            self._waiting.remove(future)
+
 
 class Watch:
     """One watch. `frames()` is its stream; it ends when its time is over, when it fell too far behind, or when stopped."""
@@ -221,6 +226,7 @@ class Watch:
                 await self._waiter
             finally:
                 handle.cancel()
+                signal.forget(self._waiter)
 
     async def _encoded(self, changes: list[Change]) -> bytes:
         selection, parts = self.selection, []
