@@ -38,7 +38,7 @@ def an_object(kind: Kind, name: str, value: int) -> Object:
         return base | {"data": {f"key-{i}": f"value {value} {i}" for i in range(8)}}
     if kind is WIDGET:
         parts = [{"name": f"p{i}", "count": value % 50 + i} for i in range(6)]
-        return base | {"spec": {"size": value % 100, "tags": ["a", "b", "c"], "parts": parts, "labels": {"x": "y"}}}
+        return base | {"spec": {"size": value % 40, "tags": ["a", "b", "c"], "parts": parts, "labels": {"x": "y"}}}
     container = {
         "name": "main",
         "image": f"web:{value}",
