@@ -13,8 +13,12 @@ from modelyard.local.apiserver.process import main
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--dir", type=Path, required=True, metavar="DIR", help="where objects and the kubeconfig are kept")
-    parser.add_argument("--port", type=int, default=0, help="port on loopback (default: the one used last, or a free one)")
+    parser.add_argument(
+        "--dir", type=Path, required=True, metavar="DIR", help="where objects and the kubeconfig are kept"
+    )
+    parser.add_argument(
+        "--port", type=int, default=0, help="port on loopback (default: the one used last, or a free one)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

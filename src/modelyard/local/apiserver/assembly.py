@@ -15,6 +15,7 @@ from modelyard.local.apiserver.auth.rbac import Rbac
 from modelyard.local.apiserver.auth.reviews import Reviews
 from modelyard.local.apiserver.auth.token_secrets import TokenSecrets
 from modelyard.local.apiserver.auth.tokens import ServiceAccountTokens
+from modelyard.local.apiserver.builtin.service_network import ServiceNetwork
 from modelyard.local.apiserver.builtin.strategies import BuiltinStrategies
 from modelyard.local.apiserver.conversion import WebhookFailure
 from modelyard.local.apiserver.crds import CustomResources, DefinitionStrategy
@@ -63,7 +64,9 @@ class Parts:
 
 
 def assemble(server: ApiServer, *, access_control: bool) -> Parts:
-    strategies = BuiltinStrategies()
+    network = ServiceNetwork(server.services)
+    network.attach(server.store)
+    strategies = BuiltinStrategies(network)
     definitions = DefinitionStrategy()
 
     def strategy_of(kind: Kind, has_status: bool) -> Strategy:

@@ -10,7 +10,7 @@ import logging
 import secrets
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import yaml
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     try:
-        asyncio.run(serve(options.dir, options.host, options.port, options.durable))
+        asyncio.run(serve(options.dir, host=options.host, port=options.port, durable=options.durable))
     except StateUnusable as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -42,22 +42,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-async def serve(directory: Path, host: str, port: int, durable: str) -> None:
-    """Serves until SIGTERM or SIGINT."""
+async def serve(
+    directory: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    durable: str = "full",
+    kubeconfig: Path | None = None,
+    services: str = "10.96.0.0/16",
+    kubelet: Path | None = None,
+    on_ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Serves until SIGTERM or SIGINT. The administrator's kubeconfig is written where asked (default: the directory)."""
+    written = kubeconfig or directory / "kubeconfig"
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    server = ApiServer(directory, durable="relaxed" if durable == "relaxed" else "full")
+    server = ApiServer(
+        directory, durable="relaxed" if durable == "relaxed" else "full", services=services, kubelet=kubelet
+    )
     async with server:
         token = admin_token(directory)
         server.admit_token(token)
         url = await server.listen(host, port)
-        write_private(directory / "kubeconfig", kubeconfig(url, server.root_certificate(), token))
+        write_private(written, kubeconfig_text(url, server.root_certificate(), token))
         # What was loaded stays; the collector need not look at it again and again.
         gc.collect()
         gc.freeze()
-        print(f"serving on {url}, kubeconfig: {directory / 'kubeconfig'}", flush=True)
+        print(f"serving on {url}, kubeconfig: {written}", flush=True)
+        on_ready()
         await stop.wait()
 
 
@@ -71,7 +85,7 @@ def admin_token(directory: Path) -> str:
     return token
 
 
-def kubeconfig(url: str, certificate: str, token: str) -> str:
+def kubeconfig_text(url: str, certificate: str, token: str) -> str:
     document = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -52,8 +52,14 @@ class ApiServer:
         durable: Durability = "full",
         access_control: bool = True,
         clock: Callable[[], datetime] = utc_now,
+        services: str = "10.96.0.0/16",
+        kubelet: Path | None = None,
     ) -> None:
         self.directory = directory
+        self.services = services
+        """Where Services get their addresses from."""
+        self.kubelet = kubelet
+        """The folder in which a kubelet says where it answers (logs, exec)."""
         self.clock = clock
         self._durable = durable
         self._access_control = access_control

@@ -40,6 +40,11 @@ class Identity:
         return self._known.bundle.decode()
 
     @property
+    def pair(self) -> Pair:
+        """The serving certificate and its key."""
+        return self._known.pair
+
+    @property
     def authority(self) -> Pair:
         return self._known.ca
 

@@ -1,0 +1,84 @@
+"""The kubelet's part of a laptop cluster: pods as processes, Services, and the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import os
+import ssl
+from urllib.parse import urlsplit
+
+from modelyard.cli.laptop.controllers import until_served
+from modelyard.cli.laptop.layout import Layout
+from modelyard.cli.laptop.supervisor import notify_ready
+from modelyard.cli.run import stopped
+from modelyard.kube.builtin import HTTPRoute, Ingress, Route
+from modelyard.kube.client import Client
+from modelyard.kube.config import connect, resolve
+from modelyard.kube.kinds import Kind
+from modelyard.kube.times import utc_now
+from modelyard.local.apiserver.tls import Identity
+from modelyard.local.kubelet.service import Kubelet, Settings
+from modelyard.local.network.gateway import Gateway
+from modelyard.runtime.certificates import load
+
+log = logging.getLogger(__name__)
+
+_ROUTE_KINDS = (Ingress, HTTPRoute, Route)
+
+
+async def run(layout: Layout) -> None:
+    while not layout.kubeconfig.exists():
+        await asyncio.sleep(0.02)
+    client = connect(layout.kubeconfig)
+    await until_served(client)
+    server = urlsplit(resolve(layout.kubeconfig).endpoint.url)
+    settings = Settings(
+        directory=layout.kubelet,
+        pods=ipaddress.IPv4Network(os.environ["MODELYARD_PODS"]),
+        persistent_root=layout.volumes,
+        api_host=server.hostname or "127.0.0.1",
+        api_port=server.port or 443,
+        progress=lambda image, line: log.info("image %s: %s", image, line),
+    )
+    kubelet = Kubelet(client, settings)
+    try:
+        await kubelet.start()
+        gateway = Gateway(
+            client, kubelet.caches, layout.kubelet, gateway_tls(layout), port=int(os.environ["MODELYARD_GATEWAY_PORT"])
+        )
+        await gateway.start()
+        kinds = asyncio.create_task(_follow_kinds(client, gateway), name="route kinds")
+        notify_ready()
+        log.info("the kubelet is ready, the gateway answers on %s", gateway.url)
+        await stopped()
+        kinds.cancel()
+        await gateway.close()
+    finally:
+        await kubelet.stop()
+        await client.close()
+
+
+def gateway_tls(layout: Layout) -> ssl.SSLContext:
+    """The gateway's certificate is the API server's own: one CA for a laptop cluster."""
+    identity = Identity(layout.apiserver / "pki", utc_now)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load(context, identity.pair)
+    return context
+
+
+async def _follow_kinds(client: Client, gateway: Gateway) -> None:
+    """Route kinds may be defined later (an OpenShift or Gateway API installed by hand)."""
+    known: set[Kind] = set()
+    pause = 0.2
+    while True:
+        served = await client.discover()
+        fresh = {kind for kind in _ROUTE_KINDS if kind in served} - known
+        if fresh:
+            gateway.serve(fresh)
+            known |= fresh
+        if len(known) == len(_ROUTE_KINDS):
+            return
+        await asyncio.sleep(pause)
+        pause = min(pause * 1.5, 30.0)
