@@ -156,6 +156,18 @@ class _Loader(yaml.CSafeLoader):
         return self.construct_object(node)
 
 
+def _check_yaml_depth(body: bytes) -> None:
+    """Composing recurses in C, where too much depth ends the process; events come one by one."""
+    depth = 0
+    for event in yaml.parse(body, Loader=yaml.CSafeLoader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MOST_DEPTH:
+                raise Unreadable(f"it is nested more than {MOST_DEPTH} levels deep")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
 def decode_yaml(body: bytes) -> tuple[Any, list[str]]:
     if body.lstrip()[:1] in (b"{", b"["):
         try:
@@ -164,6 +176,7 @@ def decode_yaml(body: bytes) -> tuple[Any, list[str]]:
             pass
     loader = _Loader(body)
     try:
+        _check_yaml_depth(body)
         node = loader.get_single_node()
         value = None if node is None else loader.value_of(node, "", 0)
         return value, loader.duplicates
