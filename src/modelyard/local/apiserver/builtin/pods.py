@@ -14,7 +14,7 @@ from modelyard.local.apiserver.builtin.differences import difference
 from modelyard.local.apiserver.builtin.pod_validation import validate_pod_spec, validate_tolerations
 from modelyard.local.apiserver.builtin.pod_warnings import pod_warnings
 from modelyard.local.apiserver.builtin.rules import BuiltinStrategy, Rules
-from modelyard.local.apiserver.problems import Cause, field_forbidden, invalid_value, required
+from modelyard.local.apiserver.problems import Cause, field_forbidden, go_quote, invalid_value, required
 
 _CHANGEABLE = (
     "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
@@ -84,11 +84,47 @@ class PodStrategy(BuiltinStrategy):
         obj["status"] = status
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
+        if subresource == "binding":
+            return
+        if subresource in ("ephemeralcontainers", "resize"):
+            self._take_part(new, old, subresource)
+            return
         super().prepare_update(new, old, subresource)
         if subresource == "status" and not (new.get("status") or {}).get("qosClass"):
             kept = (old.get("status") or {}).get("qosClass")
             if kept:
                 new.setdefault("status", {})["qosClass"] = kept
+
+    @staticmethod
+    def _take_part(new: Object, old: Object, subresource: str) -> None:
+        """Keeps of the new pod only what the subresource is for."""
+        given, spec = new["spec"], copy.deepcopy(old["spec"])
+        if subresource == "ephemeralcontainers":
+            if given.get("ephemeralContainers"):
+                spec["ephemeralContainers"] = given["ephemeralContainers"]
+            else:
+                spec.pop("ephemeralContainers", None)
+        else:
+            for group in ("containers", "initContainers"):
+                wanted = {each.get("name"): each for each in given.get(group) or ()}
+                for container in spec.get(group) or ():
+                    if container.get("name") in wanted:
+                        container["resources"] = wanted[container["name"]].get("resources") or {}
+        new["spec"], new["status"] = spec, old.get("status") or {}
+
+    def validate(self, obj: Object, old: Object | None, subresource: str) -> list[Cause]:
+        if old is None or subresource not in ("ephemeralcontainers", "resize"):
+            return super().validate(obj, old, subresource)
+        found = _pod_only(obj)
+        if subresource == "ephemeralcontainers":
+            now = {each.get("name"): each for each in obj["spec"].get("ephemeralContainers") or ()}
+            for each in old["spec"].get("ephemeralContainers") or ():
+                if now.get(each.get("name")) != each:
+                    detail = f"existing ephemeral containers {go_quote(each.get('name', ''))} may not be changed\n"
+                    if each.get("name") not in now:
+                        detail = f"existing ephemeral containers {go_quote(each.get('name', ''))} may not be removed\n"
+                    found.append(field_forbidden("spec.ephemeralContainers", detail))
+        return found
 
 
 def _warnings(obj: Object, old: Object | None) -> list[str]:

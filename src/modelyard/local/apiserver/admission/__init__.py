@@ -1,0 +1,1 @@
+"""Admission: what looks at a write before it is kept, and may change or refuse it."""

@@ -1,0 +1,73 @@
+"""The whole of admission in the order of Kubernetes: the server's own plugins, mutating webhooks, then the validating side."""
+
+from __future__ import annotations
+
+import copy
+
+from modelyard.kube.kinds import Object
+from modelyard.local.apiserver.admission.plugins import (
+    ClaimResize,
+    DefaultIngressClass,
+    DefaultStorageClass,
+    NamespaceLifecycle,
+    OneDefaultPriority,
+    Plugin,
+    StorageProtection,
+)
+from modelyard.local.apiserver.admission.pods import DefaultTolerations, PriorityAdmission, ServiceAccountAdmission
+from modelyard.local.apiserver.admission.webhooks import Rounds, WebhookAdmission
+from modelyard.local.apiserver.auth.escalation import EscalationGuard
+from modelyard.local.apiserver.hooks import Admission
+from modelyard.local.apiserver.store import Store
+
+
+class AdmissionChain:
+    """The server's admitter."""
+
+    def __init__(self, store: Store, webhooks: WebhookAdmission, guard: EscalationGuard | None) -> None:
+        self._plugins: tuple[Plugin, ...] = (
+            NamespaceLifecycle(store),
+            ServiceAccountAdmission(store),
+            PriorityAdmission(store),
+            DefaultTolerations(),
+            DefaultStorageClass(store),
+            StorageProtection(),
+            ClaimResize(store),
+            DefaultIngressClass(store),
+            OneDefaultPriority(store),
+        )
+        self._webhooks = webhooks
+        self._guard = guard
+
+    def concerns(self, admission: Admission) -> bool:
+        return (
+            any(plugin.concerns(admission) for plugin in self._plugins)
+            or (self._guard is not None and self._guard.concerns(admission))
+            or self._webhooks.concerns(admission)
+        )
+
+    async def mutate(self, admission: Admission, obj: Object | None, old: Object | None) -> Object | None:
+        await self._mutate_own(admission, obj, old)
+        if self._webhooks.concerns(admission):
+            rounds = Rounds()
+            obj = await self._webhooks.mutate(admission, obj, old, rounds)
+            if rounds.again:
+                before = copy.deepcopy(obj)
+                await self._mutate_own(admission, obj, old)
+                rounds.second(others_changed=obj != before)
+                obj = await self._webhooks.mutate(admission, obj, old, rounds)
+        if obj is not None and self._guard is not None and self._guard.concerns(admission):
+            self._guard.check(admission, obj, old)
+        return obj
+
+    async def _mutate_own(self, admission: Admission, obj: Object | None, old: Object | None) -> None:
+        for plugin in self._plugins:
+            if plugin.concerns(admission):
+                await plugin.mutate(admission, obj, old)
+
+    async def validate(self, admission: Admission, obj: Object | None, old: Object | None) -> None:
+        for plugin in self._plugins:
+            if plugin.concerns(admission):
+                await plugin.validate(admission, obj, old)
+        if self._webhooks.concerns(admission):
+            await self._webhooks.validate(admission, obj, old)

@@ -1,0 +1,1 @@
+"""Subresources with a life of their own: tokens, logs, exec, binding."""
