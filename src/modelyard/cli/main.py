@@ -78,19 +78,26 @@ def _parser(wanted: str) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for command in COMMANDS:
         if command.name == wanted:
-            module = import_module(command.module)
-            epilog = (module.__doc__ or "").partition("\n\n")[2]
-            one = commands.add_parser(
-                command.name,
-                help=command.summary,
-                description=command.summary[0].upper() + command.summary[1:] + ".",
-                epilog=epilog,
-                formatter_class=argparse.RawDescriptionHelpFormatter,
-            )
-            module.arguments(one)
+            _describe(commands.add_parser(command.name, help=command.summary), command)
         else:
             commands.add_parser(command.name, help=command.summary)
     return parser
+
+
+def command_parser(command: Command) -> argparse.ArgumentParser:
+    """The parser of one command by itself (for the docs)."""
+    parser = argparse.ArgumentParser(prog=f"modelyard {command.name}")
+    _describe(parser, command)
+    return parser
+
+
+def _describe(parser: argparse.ArgumentParser, command: Command) -> None:
+    """Examples stand in the module's docstring, below its first paragraph."""
+    module = import_module(command.module)
+    parser.description = command.summary[0].upper() + command.summary[1:] + "."
+    parser.epilog = (module.__doc__ or "").partition("\n\n")[2]
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    module.arguments(parser)
 
 
 def _version() -> str:

@@ -54,6 +54,8 @@ class Change:
     fields: tuple[FieldChange, ...] = ()
     object: Object | None = None
     """The object as it would be after a create."""
+    sent: Object | None = None
+    """What we would apply: only the fields that are ours."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,8 @@ class Plan:
 
     changes: tuple[Change, ...] = ()
     status: tuple[FieldChange, ...] = ()
+    resulting: Object = field(default_factory=dict)
+    """The whole status after the pass."""
     failures: tuple[Failure, ...] = ()
     hold: Hold | None = None
     waiting: bool = False
@@ -144,9 +148,9 @@ class PlanCluster:
             after = merged(before or {}, obj)
         fields = tuple(field_changes(before or {}, after, secret=_is_secret(kind)))
         if before is None:
-            self.changes.append(Change("create", kind, key, fields, _masked(kind, after)))
+            self.changes.append(Change("create", kind, key, fields, masked(kind, after), masked(kind, obj)))
         elif fields:
-            self.changes.append(Change("change", kind, key, fields))
+            self.changes.append(Change("change", kind, key, fields, sent=masked(kind, obj)))
         return after
 
     async def patch(
@@ -196,7 +200,8 @@ def _is_secret(kind: Kind) -> bool:
     return kind.group == "" and kind.kind == "Secret"
 
 
-def _masked(kind: Kind, obj: Object) -> Object:
+def masked(kind: Kind, obj: Object) -> Object:
+    """The object without a Secret's values."""
     if not _is_secret(kind):
         return obj
     return obj | {name: dict.fromkeys(obj[name], _MASK) for name in ("data", "stringData") if obj.get(name)}
@@ -249,6 +254,7 @@ async def _plan(real: ApiCluster, controller: Controller, resource: Object | Non
     return Plan(
         changes=(*cluster.changes, *released),
         status=cluster.status,
+        resulting=result.status or {},
         failures=tuple(result.failures),
         hold=result.outcome if isinstance(result.outcome, Hold) else None,
         waiting=result.live.waiting,

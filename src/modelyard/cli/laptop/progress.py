@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
-import yaml
 from rich.status import Status
 
+from modelyard.cli.files import read_objects
 from modelyard.cli.laptop.layout import Layout, State
 from modelyard.cli.output import Failed, console
 from modelyard.cli.survey import Node, reason, state_of, survey
@@ -98,26 +98,6 @@ async def follow_applied(
         await _until_ready(client, applied, operators, timeout, progress)
     finally:
         await client.close()
-
-
-def read_objects(file: Path) -> list[Object]:
-    """The documents of a YAML file, lists unpacked."""
-    try:
-        documents = [d for d in yaml.load_all(file.read_text(), yaml.CSafeLoader) if d]
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Failed(f"{file} is no YAML: {error}") from None
-    except OSError as error:
-        raise Failed(f"{file} cannot be read: {error.strerror}") from None
-    objects = [item for d in documents for item in (d.get("items", []) if d.get("kind") == "List" else [d])]
-    for number, obj in enumerate(objects, 1):
-        if (
-            not isinstance(obj, dict)
-            or not obj.get("apiVersion")
-            or not obj.get("kind")
-            or not (obj.get("metadata") or {}).get("name")
-        ):
-            raise Failed(f"{file}: document {number} lacks apiVersion, kind or metadata.name")
-    return objects
 
 
 async def apply(client: Client, obj: Object, *, seconds: float = 30.0) -> Kind:

@@ -1,0 +1,262 @@
+"""`modelyard plan`: what the controllers would do for custom resources, before it happens. Nothing is changed.
+
+examples:
+  modelyard plan -f mlflow.yaml                        on the current cluster: created, changed (field by field), deleted
+  modelyard plan -f mlflow.yaml --offline              without a cluster, up to the point where everything is ready
+  modelyard plan -f mlflow.yaml --offline -o yaml      the children themselves, to keep in a GitOps repository
+  modelyard plan -f new.yaml --exit-code               exit code 3 if there would be changes
+Other objects in the files (Secrets, ConfigMaps) are taken as given with --offline; on a cluster only what is there counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+import yaml
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from modelyard.cli.connection import connection_arguments, with_client
+from modelyard.cli.files import read_all
+from modelyard.cli.manifests import operator_names, operators_argument
+from modelyard.cli.output import Failed, console, output_argument, print_json
+from modelyard.cli.simulation import simulate
+from modelyard.kube.client import Client
+from modelyard.kube.errors import ApiError
+from modelyard.kube.kinds import Kind, Object
+from modelyard.kube.objects import key_of
+from modelyard.operators.registry import UnknownOperator, load, shared
+from modelyard.runtime.controller import Controller
+from modelyard.runtime.operator import Operator
+from modelyard.runtime.plan import Action, Change, FieldChange, Plan, plan
+
+WOULD_CHANGE = 3
+_MARKS = {"create": ("+", "green"), "change": ("~", "yellow"), "delete": ("-", "red"), "release": ("-", "red")}
+_VERBS: dict[Action, str] = {"create": "create", "change": "change", "delete": "delete", "release": "give back"}
+_SHORT = 100
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A custom resource of the files, in the version that its controller reads."""
+
+    kind: Kind
+    resource: Object
+    controller: Controller | None
+    """None: such a kind is only configuration, nobody acts on it."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.kind.kind} {key_of(self.resource)}"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-f", "--file", nargs="+", required=True, metavar="FILE", help="YAML files or folders; - is standard input"
+    )
+    parser.add_argument("--offline", action="store_true", help="on an API server of its own instead of a cluster")
+    parser.add_argument(
+        "--platform",
+        choices=["kubernetes", "openshift"],
+        default="kubernetes",
+        help="with --offline: what is planned for",
+    )
+    operators_argument(parser)
+    parser.add_argument("--exit-code", action="store_true", help="exit with 3 if there would be changes")
+    connection_arguments(parser)
+    output_argument(parser, "yaml")
+
+
+def run(args: argparse.Namespace) -> int:
+    objects = read_all(args.file)
+    try:
+        operators = load(operator_names(args), os.environ)
+        common = shared(os.environ)
+    except (UnknownOperator, ValueError) as error:
+        raise Failed(str(error)) from None
+    asked, others = sort_out(operators, objects)
+    if args.offline:
+        plans = asyncio.run(_offline(operators, common, asked, others, args.platform))
+    else:
+        plans = with_client(args, lambda client: _on_cluster(client, asked))
+    show(asked, plans, args.output, offline=args.offline)
+    return WOULD_CHANGE if args.exit_code and any(not p.is_empty for p in plans) else 0
+
+
+def sort_out(operators: Sequence[Operator], objects: Sequence[Object]) -> tuple[list[Asked], list[Object]]:
+    """The resources that one of the operators defines, and everything else."""
+    definitions = {
+        (f"{d.group}/{version.name}", d.kind_name): (operator, d)
+        for operator in operators
+        for d in operator.definitions
+        for version in d.versions
+    }
+    asked, others = [], []
+    for obj in objects:
+        found = definitions.get((obj["apiVersion"], obj["kind"]))
+        if found is None:
+            others.append(obj)
+            continue
+        operator, definition = found
+        if definition.namespaced and not obj["metadata"].get("namespace"):
+            obj = obj | {"metadata": {**obj["metadata"], "namespace": "default"}}
+        conversion = next((c for c in operator.conversions if c.definition == definition), None)
+        if obj["apiVersion"] != definition.kind.api_version and conversion is not None:
+            obj = conversion.handler(obj, definition.kind.api_version)
+        obj = obj | {"apiVersion": definition.kind.api_version}
+        controller = next((c for c in operator.controllers if c.kind == definition.kind), None)
+        asked.append(Asked(definition.kind, obj, controller))
+    if not asked:
+        kinds = ", ".join(sorted({d.kind_name for operator in operators for d in operator.definitions}))
+        raise Failed(f"the files hold no custom resource of {', '.join(o.name for o in operators)}; those are: {kinds}")
+    return asked, others
+
+
+async def _on_cluster(client: Client, asked: Sequence[Asked]) -> list[Plan]:
+    served = await client.discover()
+    plans = []
+    for each in asked:
+        if each.kind not in served:
+            raise Failed(
+                f"the cluster does not serve {each.kind.kind} ({each.kind.api_version}): install the definitions with "
+                "`modelyard manifests --only crds | kubectl apply --server-side -f -`, or plan with --offline"
+            )
+        try:
+            plans.append(await plan(client, each.controller, each.resource) if each.controller else Plan())
+        except ApiError as error:
+            raise Failed(f"{each.title} would be refused: {error}") from None
+        except (TimeoutError, ConnectionError) as error:
+            raise Failed(str(error)) from None
+    return plans
+
+
+async def _offline(
+    operators: Sequence[Operator],
+    common: Sequence[Operator],
+    asked: Sequence[Asked],
+    others: Sequence[Object],
+    platform: str,
+) -> list[Plan]:
+    try:
+        return await simulate([*operators, *common], [(a.kind, a.resource) for a in asked], others, platform)
+    except ApiError as error:
+        raise Failed(f"it would be refused: {error}") from None
+    except TimeoutError:
+        raise Failed(
+            "the controllers do not come to rest on this; that is a fault of theirs: see `modelyard run`"
+        ) from None
+
+
+def show(asked: Sequence[Asked], plans: Sequence[Plan], output: str, *, offline: bool) -> None:
+    if output == "json":
+        print_json([as_data(a, p) for a, p in zip(asked, plans, strict=True)])
+    elif output == "yaml":
+        sys.stdout.write(as_manifests(plans))
+    else:
+        console().print(Group(*(page(a, p, offline=offline) for a, p in zip(asked, plans, strict=True))))
+
+
+def page(asked: Asked, plan: Plan, *, offline: bool = False) -> RenderableType:
+    """What a person reads."""
+    lines: list[Text] = [Text(asked.title, style="bold")]
+    if asked.controller is None:
+        lines.append(Text("  is only read by others; no controller acts on it"))
+    for change in plan.changes:
+        mark, style = _MARKS[change.action]
+        lines.append(Text(f"  {mark} {change.kind.kind} {change.key}", style=style))
+        if change.action == "change":
+            lines += [Text(f"      {field_line(each)}") for each in change.fields]
+    if plan.hold is not None:
+        lines.append(Text(f"  waits: {plan.hold.reason}: {plan.hold.message}", style="yellow"))
+    lines += [Text(f"  {f.kind.kind} {f.key}: {f.reason}: {f.message}", style="red") for f in plan.failures]
+    if plan.waiting:
+        lines.append(Text("  more follows once this is in place", style="dim"))
+    conditions = plan.resulting.get("conditions") or []
+    if conditions:
+        lines.append(Text(f"  status {'once everything is ready' if offline else 'after the first pass'}"))
+        lines += [Text(f"      {_condition(each)}", style="dim") for each in conditions]
+    lines.append(Text(f"  {summary(plan)}"))
+    return Group(*lines)
+
+
+def summary(plan: Plan) -> str:
+    counts = {verb: len(plan.of(action)) for action, verb in _VERBS.items()}
+    said = ", ".join(f"{count} to {verb}" for verb, count in counts.items() if count)
+    return said or "nothing to do"
+
+
+def field_line(change: FieldChange) -> str:
+    return f"{change.path}: {_value(change.before)} -> {_value(change.after)}"
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return "(absent)"
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= _SHORT else text[: _SHORT - 1] + "…"
+
+
+def _condition(condition: Object) -> str:
+    details = ": ".join(part for part in (condition.get("reason"), condition.get("message")) if part)
+    return f"{condition['type']}={condition['status']}  {details}".rstrip()
+
+
+def as_data(asked: Asked, plan: Plan) -> Object:
+    """The same for programs."""
+    return {
+        "kind": asked.kind.kind,
+        "apiVersion": asked.kind.api_version,
+        "namespace": key_of(asked.resource).namespace,
+        "name": key_of(asked.resource).name,
+        "changes": [_change_data(change) for change in plan.changes],
+        "status": plan.resulting,
+        "waiting": plan.waiting,
+        "hold": {"reason": plan.hold.reason, "message": plan.hold.message} if plan.hold else None,
+        "failures": [
+            {
+                "kind": f.kind.kind,
+                "namespace": f.key.namespace,
+                "name": f.key.name,
+                "reason": f.reason,
+                "message": f.message,
+            }
+            for f in plan.failures
+        ],
+    }
+
+
+def _change_data(change: Change) -> Object:
+    return {
+        "action": change.action,
+        "kind": change.kind.kind,
+        "apiVersion": change.kind.api_version,
+        "namespace": change.key.namespace,
+        "name": change.key.name,
+        "fields": [{"path": f.path, "before": f.before, "after": f.after} for f in change.fields],
+    }
+
+
+def as_manifests(plans: Sequence[Plan]) -> str:
+    """The children as `kubectl apply` takes them: what we would send, without ties to a resource that is not there yet."""
+    parts = []
+    for each in plans:
+        for change in each.changes:
+            if change.sent is None:
+                continue
+            if change.kind.kind == "Secret" and not change.kind.group:
+                parts.append(f"# Secret {change.key} is left out: its content is generated on the cluster\n")
+                continue
+            text = yaml.dump(_portable(change.sent), Dumper=yaml.CSafeDumper, sort_keys=False)
+            parts.append(f"---\n{text}")
+    return "".join(parts)
+
+
+def _portable(obj: Object) -> Object:
+    metadata = {name: value for name, value in obj["metadata"].items() if name != "ownerReferences"}
+    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"]} | obj | {"metadata": metadata}
