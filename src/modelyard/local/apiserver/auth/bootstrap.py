@@ -1,4 +1,4 @@
-"""The roles and bindings that every cluster has, and the controller that keeps aggregated ClusterRoles in step."""
+"""The roles, bindings and priorities that every cluster has, and what keeps aggregated ClusterRoles in step."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from modelyard.kube.builtin import ClusterRole, ClusterRoleBinding, Role, RoleBinding
+from modelyard.kube.builtin import ClusterRole, ClusterRoleBinding, Namespace, PriorityClass, Role, RoleBinding
 from modelyard.kube.kinds import Kind, Object
 from modelyard.local.apiserver.background import Worker
 from modelyard.local.apiserver.builtin.checks import selects
@@ -19,7 +19,7 @@ from modelyard.local.apiserver.resources import Registry
 from modelyard.local.apiserver.store import Change, Store, decode
 from modelyard.local.apiserver.writes import Write, Writes
 
-_KINDS = {kind.kind: kind for kind in (ClusterRole, ClusterRoleBinding, Role, RoleBinding)}
+_KINDS = {kind.kind: kind for kind in (ClusterRole, ClusterRoleBinding, Role, RoleBinding, PriorityClass)}
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 _ANNOTATIONS = {"rbac.authorization.kubernetes.io/autoupdate": "true"}
 _AGGREGATOR = "clusterrole-aggregation-controller"
@@ -63,33 +63,46 @@ class AccessDefaults:
         self._registry = registry
         self._writes = writes
         self._worker: Worker[str] = Worker("cluster role aggregation", self._aggregate)
+        self._homes: Worker[str] = Worker("default roles of namespaces", self._create_missing)
         self._aggregating: set[str] = set()
 
     @property
     def busy(self) -> bool:
-        return self._worker.busy
+        return self._worker.busy or self._homes.busy
 
     async def start(self) -> None:
-        for kind, entry in _entries():
-            if self._store.get(kind.resource, entry.get("namespace", ""), entry["name"]) is None:
-                await self._create(kind, entry)
+        await self._create_missing("")
+        for namespace in self._store.items(Namespace.resource):
+            await self._create_missing(namespace.name)
+        self._store.listen(self._namespace_changed, Namespace.resource)
         for stored in self._store.items(ClusterRole.resource):
             if "aggregationRule" in decode(stored.raw):
                 self._aggregating.add(stored.name)
         self._store.listen(self._changed, ClusterRole.resource)
         self._worker.start()
+        self._homes.start()
 
     async def stop(self) -> None:
         await self._worker.stop()
+        await self._homes.stop()
+
+    def _namespace_changed(self, change: Change) -> None:
+        if change.old is None and any(entry.get("namespace") == change.subject.name for _, entry in _entries()):
+            self._homes.add(change.subject.name)
+
+    async def _create_missing(self, namespace: str) -> None:
+        for kind, entry in _entries():
+            at_home = entry.get("namespace", "") == namespace
+            if at_home and self._store.get(kind.resource, namespace, entry["name"]) is None:
+                await self._create(kind, entry)
 
     async def _create(self, kind: Kind, entry: Entry) -> None:
         namespace = entry.get("namespace", "")
-        metadata = {
-            "name": entry["name"],
-            "labels": _LABELS | (entry.get("labels") or {}),
-            "annotations": dict(_ANNOTATIONS),
-        }
-        content = {name: entry[name] for name in ("aggregationRule", "rules", "roleRef", "subjects") if name in entry}
+        metadata: Object = {"name": entry["name"]}
+        if kind != PriorityClass:
+            metadata["labels"] = _LABELS | (entry.get("labels") or {})
+            metadata["annotations"] = _ANNOTATIONS
+        content = {name: value for name, value in entry.items() if name not in ("name", "namespace", "labels")}
         obj: Object = msgspec.json.decode(msgspec.json.encode({"metadata": metadata} | content))
         write = self._write(kind, namespace, "", "kube-apiserver")
         await self._writes.create(write, self._writes.accept(write, obj, []))

@@ -164,6 +164,10 @@ def _mirror_sources(obj: Object) -> None:
             spec["dataSource"] = {key: value for key, value in reference.items() if key != "namespace"}
 
 
+def _stamp_phase(obj: Object) -> None:
+    obj["status"]["lastPhaseTransitionTime"] = obj["metadata"].get("creationTimestamp")
+
+
 RULES = (
     Rules(
         builtin.PersistentVolumeClaim,
@@ -174,5 +178,12 @@ RULES = (
         status=True,
         initial_status={"phase": "Pending"},
     ),
-    Rules(builtin.PersistentVolume, volume, volume_update, status=True, initial_status={"phase": "Pending"}),
+    Rules(
+        builtin.PersistentVolume,
+        volume,
+        volume_update,
+        prepare=_stamp_phase,
+        status=True,
+        initial_status={"phase": "Pending"},
+    ),
 )

@@ -126,7 +126,8 @@ class ServiceNetwork:
         for step in range(size - 2):
             offset = 1 + (start - 1 + step) % (size - 2)
             address = str(self.network[offset])
-            if address not in self._addresses and address not in self._given:
+            # The first address belongs to the API's own service.
+            if offset > 1 and address not in self._addresses and address not in self._given:
                 self._remember(address, key)
                 return address
         return ""
