@@ -7,12 +7,12 @@ import contextlib
 import os
 import shutil
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import aiohttp
 
@@ -37,6 +37,10 @@ _CONFIG_RETRY = timedelta(seconds=10)
 _OUTPUT = 10 * 1024
 _LEAST_GRACE = 2.0
 """A hook may use up the grace period, but the program still gets this long after its signal."""
+
+
+class Offload(Protocol):
+    def __call__(self, func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Awaitable[Any]: ...
 
 
 class ContainerRuntime(Protocol):
@@ -70,6 +74,8 @@ class Tools:
     clock: Callable[[], datetime]
     session: aiohttp.ClientSession
     prober: probes.Prober = probes.check
+    offload: Offload = asyncio.to_thread
+    """Runs blocking work (files of a container) beside the loop."""
 
 
 class Step(StrEnum):
@@ -213,7 +219,7 @@ class ContainerWorker:
     async def _launch(self, built: Built, volumes: dict[str, Mounted], pod_ip: str, names: dict[str, str]) -> None:
         number = self.record.current.number + 1 if self.record.current else 0
         place = self._place(number)
-        start, skipped = await asyncio.to_thread(
+        start, skipped = await self._tools.offload(
             launch, self.pod, self.container, built, volumes, place, self._tools.machine,
             identity=self._identity(number), pod_ip=pod_ip, names=names,
         )  # fmt: skip
