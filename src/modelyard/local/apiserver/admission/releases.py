@@ -1,0 +1,119 @@
+"""Takes the protection off claims and volumes that are deleted and no longer used, as Kubernetes' controllers do.
+
+A claim whose volume was provisioned by someone is left to him: he has storage to clean up first."""
+
+from __future__ import annotations
+
+from modelyard.kube.builtin import PersistentVolume, PersistentVolumeClaim, Pod
+from modelyard.kube.kinds import Kind, Object
+from modelyard.local.apiserver.background import Worker
+from modelyard.local.apiserver.metadata import system_finalizer
+from modelyard.local.apiserver.options import WriteOptions
+from modelyard.local.apiserver.problems import Problem
+from modelyard.local.apiserver.requests import LOOPBACK
+from modelyard.local.apiserver.resources import Registry
+from modelyard.local.apiserver.store import Change, Store, Stored, decode
+from modelyard.local.apiserver.writes import Write, Writes
+
+CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
+VOLUME_PROTECTION = "kubernetes.io/pv-protection"
+_PROVISIONED = "pv.kubernetes.io/provisioned-by"
+
+Key = tuple[Kind, str, str]
+
+
+class StorageReleases:
+    def __init__(self, store: Store, registry: Registry, writes: Writes) -> None:
+        self._store = store
+        self._registry = registry
+        self._writes = writes
+        self._worker: Worker[Key] = Worker("storage protection", self._work)
+        self._leaving: set[Key] = set()
+
+    @property
+    def busy(self) -> bool:
+        return self._worker.busy
+
+    def start(self) -> None:
+        for kind in (PersistentVolumeClaim, PersistentVolume):
+            for stored in self._store.items(kind.resource):
+                self._look_at(kind, stored)
+        self._store.listen(lambda change: self._changed(PersistentVolumeClaim, change), PersistentVolumeClaim.resource)
+        self._store.listen(lambda change: self._changed(PersistentVolume, change), PersistentVolume.resource)
+        self._store.listen(self._pod_changed, Pod.resource)
+        self._worker.start()
+
+    async def stop(self) -> None:
+        await self._worker.stop()
+
+    def _look_at(self, kind: Kind, stored: Stored) -> None:
+        if stored.deleting:
+            key = (kind, stored.namespace, stored.name)
+            self._leaving.add(key)
+            self._worker.add(key)
+
+    def _changed(self, kind: Kind, change: Change) -> None:
+        if change.new is not None:
+            self._look_at(kind, change.new)
+            return
+        self._leaving.discard((kind, change.subject.namespace, change.subject.name))
+        # A volume may go when its claim has gone, and the other way round.
+        for key in self._leaving:
+            self._worker.add(key)
+
+    def _pod_changed(self, change: Change) -> None:
+        if self._leaving and change.new is None:
+            for key in self._leaving:
+                if key[1] == change.subject.namespace:
+                    self._worker.add(key)
+
+    async def _work(self, key: Key) -> None:
+        kind, namespace, name = key
+        stored = self._store.get(kind.resource, namespace, name)
+        if stored is None or not stored.deleting:
+            return
+        obj = stored.decode()
+        finalizer = CLAIM_PROTECTION if kind == PersistentVolumeClaim else VOLUME_PROTECTION
+        if finalizer not in (obj["metadata"].get("finalizers") or ()):
+            return
+        used = self._claim_used(obj) if kind == PersistentVolumeClaim else self._volume_used(obj)
+        if not used:
+            await self._release(kind, namespace, name, finalizer)
+
+    def _claim_used(self, claim: Object) -> bool:
+        metadata = claim["metadata"]
+        volume = self._store.get(PersistentVolume.resource, "", claim["spec"].get("volumeName") or "")
+        if volume is not None and _PROVISIONED in (volume.decode()["metadata"].get("annotations") or {}):
+            return True
+        for stored in self._store.items(Pod.resource, metadata["namespace"]):
+            spec = stored.decode()["spec"]
+            if not spec.get("nodeName"):
+                continue
+            for each in spec.get("volumes") or ():
+                if (each.get("persistentVolumeClaim") or {}).get("claimName") == metadata["name"]:
+                    return True
+        return False
+
+    def _volume_used(self, volume: Object) -> bool:
+        if (volume.get("status") or {}).get("phase") != "Bound":
+            return False
+        claim = volume["spec"].get("claimRef") or {}
+        stored = self._store.get(PersistentVolumeClaim.resource, claim.get("namespace", ""), claim.get("name", ""))
+        return stored is not None and stored.uid == claim.get("uid", stored.uid)
+
+    async def _release(self, kind: Kind, namespace: str, name: str, finalizer: str) -> None:
+        resource = self._registry.lookup(kind.group, kind.version, kind.plural)
+        assert resource is not None
+
+        async def released(raw: bytes | None) -> Object:
+            assert raw is not None
+            obj = decode(raw)
+            system_finalizer(obj["metadata"], finalizer, present=False)
+            return obj
+
+        write = Write(resource, namespace, name, LOOPBACK, WriteOptions(), manager="kube-controller-manager")
+        try:
+            await self._writes.change(write, released, options_kind="PatchOptions")
+        except Problem as problem:
+            if problem.code != 404:
+                raise
