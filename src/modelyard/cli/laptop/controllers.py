@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from modelyard.cli import installation
 from modelyard.cli.laptop.directories import VolumeDirectories
 from modelyard.cli.laptop.layout import Layout
+from modelyard.cli.laptop.link import link
 from modelyard.cli.laptop.supervisor import notify_ready
 from modelyard.cli.plane import Plane, PlaneOptions
 from modelyard.cli.run import stopped
 from modelyard.kube.builtin import CustomResourceDefinition, Gateway, Namespace, Pod, StorageClass
 from modelyard.kube.client import Client
-from modelyard.kube.config import connect
 from modelyard.kube.errors import ApiError, Conflict, NotFound, Unreachable
 from modelyard.kube.kinds import Kind, Object
 from modelyard.local.images.pins import pins
@@ -33,9 +33,8 @@ MANAGER = "modelyard-up"
 
 
 async def run(layout: Layout) -> None:
-    client = connect(layout.kubeconfig)
+    client = await link(layout)
     try:
-        await until_served(client)
         names = [name for name in os.environ.get("MODELYARD_OPERATORS", "").split(",") if name]
         operators = load(names or None, {**laptop_settings(os.environ), **os.environ})
         await install(client, os.environ.get("MODELYARD_PLATFORM", "kubernetes"))
@@ -72,16 +71,6 @@ def laptop_settings(environ: Mapping[str, str]) -> dict[str, str]:
         "GATEWAY_NAMESPACE": HOME,
         "REGISTRIES_NAMESPACE": APPLICATIONS,
     }
-
-
-async def until_served(client: Client) -> None:
-    """The API server is a process of its own, started at the same moment."""
-    while True:
-        try:
-            await client.request("GET", "/readyz")
-            return
-        except (ApiError, Unreachable):
-            await asyncio.sleep(0.05)
 
 
 async def install(client: Client, platform: str) -> None:

@@ -9,13 +9,13 @@ import os
 import ssl
 from urllib.parse import urlsplit
 
-from modelyard.cli.laptop.controllers import until_served
 from modelyard.cli.laptop.layout import Layout
+from modelyard.cli.laptop.link import link
 from modelyard.cli.laptop.supervisor import notify_ready
 from modelyard.cli.run import stopped
 from modelyard.kube.builtin import HTTPRoute, Ingress, Route
 from modelyard.kube.client import Client
-from modelyard.kube.config import connect, resolve
+from modelyard.kube.config import resolve
 from modelyard.kube.kinds import Kind
 from modelyard.kube.times import utc_now
 from modelyard.local.apiserver.tls import Identity
@@ -29,11 +29,8 @@ _ROUTE_KINDS = (Ingress, HTTPRoute, Route)
 
 
 async def run(layout: Layout) -> None:
-    while not layout.kubeconfig.exists():
-        await asyncio.sleep(0.02)
-    client = connect(layout.kubeconfig)
-    await until_served(client)
-    server = urlsplit(resolve(layout.kubeconfig).endpoint.url)
+    client = await link(layout)
+    server = urlsplit(resolve(layout.kubeconfig).endpoint.server)
     settings = Settings(
         directory=layout.kubelet,
         pods=ipaddress.IPv4Network(os.environ["MODELYARD_PODS"]),

@@ -98,6 +98,8 @@ async def _foreground(plan: Plan) -> int:
         network = addresses.choose(layout)
         state = State(os.getpid(), time.time(), list(plan.operators), plan.platform, gateway=network.gateway_url)
         layout.write_state(state)
+        # The parts wait for a fresh one: the last one may name a port that is someone else's now.
+        layout.kubeconfig.unlink(missing_ok=True)
         with Progress(quiet=_DETACHED in os.environ) as progress:
 
             def report(part: str, event: str) -> None:

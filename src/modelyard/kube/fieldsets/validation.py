@@ -51,6 +51,8 @@ def _map(value: dict[str, Any], schema: Schema, errors: _Errors) -> None:
     for key, each in value.items():
         child = fields.get(key) or values
         if child is None:
+            if schema.preserve_unknown:
+                continue
             errors.append(("." + key, "field not declared in schema"))
             return
         if type(each) is not str or child.scalar != "string":
