@@ -235,7 +235,9 @@ class ContainerWorker:
         self._verdict = None
         self._stop_signal = _stop_signal(self.container, built)
         # Recorded before the start: a program that ends at once must find the record of its run.
-        self.record.previous, self.record.current = self.record.current or self.record.previous, attempt
+        if self.record.current is not None:
+            self.record.previous, self.record.earlier = self.record.current, self.record.previous
+        self.record.current = attempt
         try:
             process = await self._spawn(start)
         except StartFailed as error:

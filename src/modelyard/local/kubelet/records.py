@@ -26,6 +26,7 @@ def save(path: Path, facts: PodFacts) -> None:
                 "name": record.name,
                 "current": _attempt(record.current),
                 "previous": _attempt(record.previous),
+                "earlier": _attempt(record.earlier),
                 "waiting": asdict(record.waiting) if record.waiting else None,
                 "imageID": record.image_id,
                 "started": record.started,
@@ -50,7 +51,7 @@ def load(path: Path) -> PodFacts | None:
         for item in data["containers"]:
             waiting = item["waiting"]
             facts.records[item["name"]] = ContainerRecord(
-                item["name"], _read_attempt(item["current"]), _read_attempt(item["previous"]),
+                item["name"], _read_attempt(item["current"]), _read_attempt(item["previous"]), _read_attempt(item["earlier"]),
                 Waiting(**waiting) if waiting else None, item["imageID"], item["started"], item["ready"],
             )  # fmt: skip
     except (OSError, ValueError, KeyError, TypeError):

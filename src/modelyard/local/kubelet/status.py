@@ -47,6 +47,8 @@ class ContainerRecord:
     name: str
     current: Attempt | None = None
     previous: Attempt | None = None
+    earlier: Attempt | None = None
+    """The run before the previous one; shown as the last state while a new run is not yet announced."""
     waiting: Waiting | None = None
     """Why it is not started although it should be."""
     image_id: str = ""
@@ -120,20 +122,22 @@ def _container_status(pod: Object, container: Object, facts: PodFacts, has_init:
         "name": container["name"],
         "image": container["image"],
         "imageID": record.image_id,
-        "restartCount": record.current.number if record.current else 0,
         "ready": False,
         "started": False,
         "lastState": {},
     }
     last = record.previous
     current = record.current
+    if current is not None and current.started is None and not current.exited:
+        # A run counts from when its start-up hook is done; until then the one before is what there is.
+        current, last = record.previous, record.earlier
     if current is None:
         reason = "PodInitializing" if has_init else "ContainerCreating"
         state: Object = {"waiting": _waiting(record.waiting) if record.waiting else {"reason": reason}}
     elif current.running:
         assert current.started is not None
         state = {"running": {"startedAt": timestamp(current.started)}}
-    elif current.exited:
+    else:
         again = not facts.terminal and should_restart(pod, container, current.exit_code)
         if is_init and not is_sidecar(container) and current.exit_code == 0:
             again = False
@@ -142,8 +146,7 @@ def _container_status(pod: Object, container: Object, facts: PodFacts, has_init:
             last = current
         else:
             state = {"terminated": _terminated(current)}
-    else:
-        state = {"waiting": _waiting(record.waiting or Waiting("PodInitializing" if has_init else "ContainerCreating"))}
+    status["restartCount"] = current.number if current else 0
     status["state"] = state
     if last is not None:
         status["lastState"] = {"terminated": _terminated(last)}

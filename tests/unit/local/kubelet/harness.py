@@ -253,7 +253,7 @@ class Story:
         self.statuses.append((self.time, copy.deepcopy(status)))
         self._news.set()
         self.pod = copy.deepcopy(self.pod) | {"status": copy.deepcopy(status)}
-        self.loop.call_soon(self.worker.update, self.pod)
+        self.loop.call_soon(lambda: self.worker.update(self.pod))
 
     async def _remove(self, pod: Object) -> bool:
         self.removed = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import itertools
 
 import pytest
 
@@ -85,7 +86,7 @@ async def test_a_crash_loop_backs_off_10_20_40_seconds_up_to_300(story: Tell) ->
     one = story(simple(), main=Run(code=1, after=1))
     await one.until(restarts(8), within=3000)
     starts = [event.at for event in one.events if event.reason == "Started"]
-    gaps = [round(b - a - 1) for a, b in zip(starts, starts[1:], strict=False)]
+    gaps = [round(b - a - 1) for a, b in itertools.pairwise(starts)]
     assert gaps[:7] == [0, 10, 20, 40, 80, 160, 300]
 
 
@@ -127,7 +128,7 @@ async def test_pulling_is_tried_again_with_growing_waits(story: Tell) -> None:
     one = story(simple(image="quay.io/else/where:2"))
     await asyncio.sleep(200)
     pulls = [event.at for event in one.events if event.reason == "Pulling"]
-    gaps = [round(b - a) for a, b in zip(pulls, pulls[1:], strict=False)]
+    gaps = [round(b - a) for a, b in itertools.pairwise(pulls)]
     assert gaps[:4] == [10, 20, 40, 80]
 
 
