@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from modelyard.kube.builtin import CustomResourceDefinition
-from modelyard.kube.kinds import Kind, Object
+from modelyard.kube.builtin import CustomResourceDefinition, ServiceAccount
+from modelyard.kube.kinds import Kind
 from modelyard.local.apiserver import catalog
+from modelyard.local.apiserver.admission.calls import ServiceResolver, WebhookClient
+from modelyard.local.apiserver.admission.chain import AdmissionChain
+from modelyard.local.apiserver.admission.configurations import Webhooks
+from modelyard.local.apiserver.admission.webhooks import WebhookAdmission
 from modelyard.local.apiserver.auth.authentication import TokenAuthenticator
 from modelyard.local.apiserver.auth.bootstrap import AccessDefaults
+from modelyard.local.apiserver.auth.escalation import EscalationGuard
 from modelyard.local.apiserver.auth.jwt import SigningKey
 from modelyard.local.apiserver.auth.rbac import Rbac
 from modelyard.local.apiserver.auth.reviews import Reviews
@@ -17,12 +22,15 @@ from modelyard.local.apiserver.auth.token_secrets import TokenSecrets
 from modelyard.local.apiserver.auth.tokens import ServiceAccountTokens
 from modelyard.local.apiserver.builtin.service_network import ServiceNetwork
 from modelyard.local.apiserver.builtin.strategies import BuiltinStrategies
-from modelyard.local.apiserver.conversion import WebhookFailure
 from modelyard.local.apiserver.crds import CustomResources, DefinitionStrategy
 from modelyard.local.apiserver.documents import ServerDocuments
 from modelyard.local.apiserver.field_validation import FieldChecks
 from modelyard.local.apiserver.resources import Strategy
+from modelyard.local.apiserver.subresources.kubelet import HttpKubelet, Kubelet, NoKubelet
+from modelyard.local.apiserver.subresources.pods import PodSubresources
+from modelyard.local.apiserver.subresources.tokens import TokenRequests
 from modelyard.local.apiserver.tables import Tables
+from modelyard.local.kubelet.endpoint import Address
 
 if TYPE_CHECKING:
     from modelyard.local.apiserver.server import ApiServer
@@ -45,6 +53,8 @@ class Parts:
     access: AccessDefaults
     token_secrets: TokenSecrets
     authenticator: TokenAuthenticator
+    webhook_client: WebhookClient
+    kubelet: Kubelet
 
     async def start(self) -> None:
         await self.access.start()
@@ -54,6 +64,8 @@ class Parts:
     async def stop(self) -> None:
         for part in self._all():
             await part.stop()
+        await self.webhook_client.close()
+        await self.kubelet.close()
 
     @property
     def busy(self) -> bool:
@@ -64,6 +76,8 @@ class Parts:
 
 
 def assemble(server: ApiServer, *, access_control: bool) -> Parts:
+    folder = server.kubelet
+    kubelet: Kubelet = NoKubelet() if folder is None else HttpKubelet(lambda: Address.read(folder))
     network = ServiceNetwork(server.services)
     network.attach(server.store)
     strategies = BuiltinStrategies(network)
@@ -83,17 +97,22 @@ def assemble(server: ApiServer, *, access_control: bool) -> Parts:
     hooks.documents = ServerDocuments(server.registry)
     hooks.fields = FieldChecks()
     hooks.tables = Tables(server.clock)
-    handlers: catalog.Handlers = dict(Reviews(hooks.authorizer, rbac, authenticator, tokens, server.clock).handlers())
+    pods = PodSubresources(server.store, server.writes, server.deletions, kubelet, server.clock)
+    handlers: catalog.Handlers = {
+        **Reviews(hooks.authorizer, rbac, authenticator, tokens, server.clock).handlers(),
+        **pods.handlers(),
+        (ServiceAccount.resource, "token"): TokenRequests(server.store, tokens, server.clock).create,
+    }
     server.registry.add(*catalog.builtin_resources(strategy_of, handlers))
 
-    async def call_webhook(config: Object, review: Object, seconds: float) -> Object:
-        raise WebhookFailure("webhooks cannot be called from here")
-
+    client = WebhookClient(ServiceResolver(server.store))
+    webhooks = WebhookAdmission(Webhooks(server.store, server.registry), client)
+    hooks.admitter = AdmissionChain(server.store, webhooks, EscalationGuard(rbac) if access_control else None)
     custom_resources = CustomResources(
-        server.store, server.registry, server.ownership, server.clock, call_webhook, server.delete_all
+        server.store, server.registry, server.ownership, server.clock, client.call, server.delete_all
     )
     access = AccessDefaults(server.store, server.registry, server.writes)
     token_secrets = TokenSecrets(
         server.store, server.registry, server.writes, server.deletions, tokens, server.root_certificate
     )
-    return Parts(custom_resources, access, token_secrets, authenticator)
+    return Parts(custom_resources, access, token_secrets, authenticator, client, kubelet)

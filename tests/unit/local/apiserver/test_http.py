@@ -158,7 +158,7 @@ async def test_no_body_crashes_the_server(path: str, body: bytes) -> None:
 
 async def test_process_writes_a_private_kubeconfig_and_keeps_its_token(tmp_path: Path) -> None:
     for _ in range(2):
-        serving = asyncio.create_task(process.serve(tmp_path, "127.0.0.1", 0, "relaxed"))
+        serving = asyncio.create_task(process.serve(tmp_path, durable="relaxed"))
         file = tmp_path / "kubeconfig"
         async with asyncio.timeout(20):
             while not file.exists():
