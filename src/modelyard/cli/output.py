@@ -33,9 +33,15 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Fits a terminal; piped, every cell is whole, for `grep` and `awk`."""
+    if not sys.stdout.isatty():
+        widths = [max(len(row[at]) for row in (columns, *rows)) for at in range(len(columns))]
+        for row in (columns, *rows):
+            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        table.add_column(column, no_wrap=True)
+        table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*row)
     console().print(table)

@@ -1,0 +1,68 @@
+"""`modelyard env`: what a client outside of the cluster needs to reach a service, as lines for a shell.
+
+examples:
+  eval "$(modelyard env mlflow)"                    then: python -c 'import mlflow; mlflow.log_metric("a", 1)'
+  eval "$(modelyard env mlflow --workspace team-a)" in another namespace's workspace
+  modelyard env mlflow -o json
+The token is good for twelve hours and may do everything on the laptop cluster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+
+from modelyard.cli.laptop.layout import Layout, directory_argument, layout_of
+from modelyard.cli.laptop.session import Place, authority, find_place, gateway_url, user_token, with_laptop
+from modelyard.cli.output import output_argument, print_json
+from modelyard.kube.client import Client
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="a route, or the Service that it leads to: mlflow")
+    parser.add_argument("-n", "--namespace", default="", help="where it is, if the name is not enough")
+    parser.add_argument(
+        "--workspace", default="default", help="MLflow: the workspace, which is a namespace (default: default)"
+    )
+    directory_argument(parser)
+    output_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    layout = layout_of(args)
+
+    async def make(client: Client) -> dict[str, str]:
+        place = await find_place(client, args.name, args.namespace)
+        return variables(place, gateway_url(layout), await user_token(client), write_authority(layout), args.workspace)
+
+    made = with_laptop(layout, make)
+    if args.output == "json":
+        print_json(made)
+    else:
+        for name, value in made.items():
+            print(f"export {name}={shlex.quote(value)}")
+    return 0
+
+
+def variables(place: Place, gateway: str, token: str, authority_file: str, workspace: str) -> dict[str, str]:
+    """Under the names that the service's own client reads; a service we do not know gets names made from its own."""
+    url = gateway + place.path.rstrip("/")
+    if place.owner == "MLflow":
+        return {
+            "MLFLOW_TRACKING_URI": url,
+            "MLFLOW_TRACKING_TOKEN": token,
+            "MLFLOW_TRACKING_SERVER_CERT_PATH": authority_file,
+            "MLFLOW_WORKSPACE": workspace,
+        }
+    prefix = re.sub(r"[^A-Z0-9]", "_", place.name.upper())
+    return {f"{prefix}_URL": url, f"{prefix}_TOKEN": token, f"{prefix}_CA": authority_file}
+
+
+def write_authority(layout: Layout) -> str:
+    """The CA as a file: that is how clients take it."""
+    path = layout.directory / "ca.crt"
+    text = authority(layout)
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+    return str(path)
