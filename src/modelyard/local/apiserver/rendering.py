@@ -79,8 +79,10 @@ async def served(objects: Sequence[Object], resource: ServedResource) -> list[Ob
     if resource.convert is None:
         raise problems.internal_error(f"{resource.kind} cannot be converted from {resource.storage_version}")
     converted = await resource.convert(objects, resource.kind.api_version)
-    for obj in converted:
-        resource.strategy.default(obj)
+    if not resource.custom:
+        # A custom resource has the defaults of its stored version only; its conversion sees to that.
+        for obj in converted:
+            resource.strategy.default(obj)
     return converted
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 
 from modelyard.kube.builtin import CustomResourceDefinition
@@ -17,7 +17,7 @@ from modelyard.local.apiserver.crds.strategy import CustomStrategy
 from modelyard.local.apiserver.metadata import ordered
 from modelyard.local.apiserver.ownership import Ownership
 from modelyard.local.apiserver.problems import go_quote
-from modelyard.local.apiserver.resources import Registry, ServedResource, Subresource
+from modelyard.local.apiserver.resources import Convert, Registry, ServedResource, Subresource
 from modelyard.local.apiserver.store import Change, Stale, Store, Stored
 
 _STORAGE = CustomResourceDefinition.resource
@@ -179,45 +179,38 @@ class CustomResources:
 
     def _resources(self, obj: Object, names: Object) -> list[ServedResource]:
         spec = obj["spec"]
-        storage = next(version["name"] for version in spec["versions"] if version.get("storage"))
+        group, namespaced = spec["group"], spec["scope"] == "Namespaced"
+        strategies = {}
+        for version in spec["versions"]:
+            kind = Kind(group, version["name"], names["kind"], names["plural"], namespaced)
+            strategies[kind.api_version] = _strategy(kind, version, bool(spec.get("preserveUnknownFields")))
+        stored_as = next(f"{group}/{version['name']}" for version in spec["versions"] if version.get("storage"))
+        convert = self._conversion(spec, strategies, stored_as)
         terminating = "deletionTimestamp" in obj["metadata"]
         return [
-            self._resource(spec, names, version, storage, terminating)
+            _resource(spec, names, version, strategies[f"{group}/{version['name']}"], stored_as, convert, terminating)
             for version in spec["versions"]
             if version.get("served")
         ]
 
-    def _resource(
-        self, spec: Object, names: Object, version: Object, storage: str, terminating: bool
-    ) -> ServedResource:
-        kind = Kind(spec["group"], version["name"], names["kind"], names["plural"], spec["scope"] == "Namespaced")
-        schema = (version.get("schema") or {}).get("openAPIV3Schema") or {"type": "object"}
-        subresources = version.get("subresources") or {}
-        scale = subresources.get("scale")
-        webhook = (spec.get("conversion") or {}).get("webhook")
-        by_webhook = (spec.get("conversion") or {}).get("strategy") == "Webhook"
-        verbs = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
-        return ServedResource(
-            kind,
-            CustomStrategy(
-                kind, schema, has_status=subresources.get("status") is not None, scale=scale,
-                preserve_unknown=bool(spec.get("preserveUnknownFields")),
-            ),
-            storage=f"{names['plural']}.{spec['group']}",
-            storage_version=f"{spec['group']}/{storage}",
-            singular=names.get("singular") or "",
-            short_names=tuple(names.get("shortNames") or ()),
-            categories=tuple(names.get("categories") or ()),
-            verbs=tuple(verb for verb in verbs if verb != "create") if terminating else verbs,
-            subresources=_subresources(kind, subresources),
-            schema=crd_schema(schema),
-            custom=True,
-            columns=tuple(version.get("additionalPrinterColumns") or ()),
-            convert=WebhookConverter(kind, webhook, self._call_webhook) if by_webhook and webhook else rename,
-            unconditional_update=False,
-            deprecation=deprecation_warning(version, spec) if version.get("deprecated") else "",
-            list_kind=names.get("listKind") or "",
-        )  # fmt: skip
+    def _conversion(self, spec: Object, strategies: Mapping[str, CustomStrategy], stored_as: str) -> Convert:
+        """Converts as the definition says; the stored version's defaults come before, pruning after."""
+        conversion = spec.get("conversion") or {}
+        webhook = conversion.get("webhook")
+        plain: Convert = rename
+        if conversion.get("strategy") == "Webhook" and webhook:
+            plain = WebhookConverter(strategies[stored_as].kind, webhook, self._call_webhook)
+
+        async def convert(objects: Sequence[Object], api_version: str) -> list[Object]:
+            if api_version != stored_as:
+                for obj in objects:
+                    strategies[stored_as].default(obj)
+            converted = await plain(objects, api_version)
+            for obj in converted:
+                strategies[api_version].prune(obj)
+            return converted
+
+        return convert
 
     # The end.
 
@@ -292,6 +285,45 @@ def _accept(name: str, wanted: Object, accepted: Object, used: set[str], result:
     if value:
         result[name] = value
     return None
+
+
+def _strategy(kind: Kind, version: Object, preserve_unknown: bool) -> CustomStrategy:
+    schema = (version.get("schema") or {}).get("openAPIV3Schema") or {"type": "object"}
+    subresources = version.get("subresources") or {}
+    return CustomStrategy(
+        kind, schema, has_status=subresources.get("status") is not None, scale=subresources.get("scale"),
+        preserve_unknown=preserve_unknown,
+    )  # fmt: skip
+
+
+def _resource(
+    spec: Object,
+    names: Object,
+    version: Object,
+    strategy: CustomStrategy,
+    stored_as: str,
+    convert: Convert,
+    terminating: bool,
+) -> ServedResource:
+    verbs = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+    return ServedResource(
+        strategy.kind,
+        strategy,
+        storage=f"{names['plural']}.{spec['group']}",
+        storage_version=stored_as,
+        singular=names.get("singular") or "",
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        verbs=tuple(verb for verb in verbs if verb != "create") if terminating else verbs,
+        subresources=_subresources(strategy.kind, version.get("subresources") or {}),
+        schema=crd_schema(strategy.schema),
+        custom=True,
+        columns=tuple(version.get("additionalPrinterColumns") or ()),
+        convert=convert,
+        unconditional_update=False,
+        deprecation=deprecation_warning(version, spec) if version.get("deprecated") else "",
+        list_kind=names.get("listKind") or "",
+    )
 
 
 def _subresources(kind: Kind, declared: Object) -> dict[str, Subresource]:

@@ -10,6 +10,7 @@ from modelyard.local.apiserver.cel import RuleValidator, compile_validator
 from modelyard.local.apiserver.problems import Cause, invalid_value
 from modelyard.local.apiserver.resources import PlainStrategy
 from modelyard.local.apiserver.structural import (
+    Node,
     Validator,
     compile_embedded_rules,
     compile_list_rules,
@@ -44,15 +45,25 @@ class CustomStrategy(PlainStrategy):
         self._scale = scale
         self._preserve_unknown = preserve_unknown
         self._settle: Callable[[Object], list[str]] | None = None
+        self._prune: Callable[[Object], list[str]] | None = None
         self._compiled: _Compiled | None = None
 
     def settle(self, obj: Object) -> list[str]:
         """Drops unknown fields and fills in defaults, in place; returns the paths of what was dropped."""
         if self._settle is None:
-            root = read_schema(self.schema)
-            root.preserve = root.preserve or self._preserve_unknown
-            self._settle = compile_settling(root)
+            self._settle = compile_settling(self._root())
         return self._settle(obj)
+
+    def prune(self, obj: Object) -> None:
+        """Drops unknown fields, in place, as after a conversion: defaults come from the stored version only."""
+        if self._prune is None:
+            self._prune = compile_settling(self._root(), defaults=False)
+        self._prune(obj)
+
+    def _root(self) -> Node:
+        root = read_schema(self.schema)
+        root.preserve = root.preserve or self._preserve_unknown
+        return root
 
     def default(self, obj: Object) -> None:
         self.settle(obj)

@@ -15,11 +15,11 @@ Settle = Callable[[Any], list[str] | None]
 _CONTAINERS = (dict, list)
 
 
-def compile_settling(root: Node) -> Callable[[Object], list[str]]:
+def compile_settling(root: Node, *, defaults: bool = True) -> Callable[[Object], list[str]]:
     """Drops what the schema does not know and fills in its defaults; returns the sorted paths of dropped fields.
 
-    The root's apiVersion, kind and metadata are left alone."""
-    settle = _Compiler().settle(root, keep_meta=True)
+    The root's apiVersion, kind and metadata are left alone. Without defaults it only drops."""
+    settle = _Compiler(defaults).settle(root, keep_meta=True)
 
     def run(obj: Object) -> list[str]:
         unknown = settle(obj)
@@ -41,6 +41,9 @@ def default_of(node: Node) -> Any:
 class _Compiler:
     """Nodes compile when they are first met in data, so a large schema costs little before it is used."""
 
+    def __init__(self, defaults: bool = True) -> None:
+        self._defaults = defaults
+
     def settle(self, node: Node, *, keep_meta: bool, preserve: bool = False) -> Settle:
         """`preserve`: the list around it keeps unknown fields of its items."""
         preserve = preserve or node.preserve
@@ -61,13 +64,14 @@ class _Compiler:
         item = node.items
         settle_item = self.settle(item, keep_meta=item.embedded, preserve=preserve)
         item_default = _null_default(item)
+        fill = self._defaults
 
         def run_list(value: Any) -> list[str] | None:
             if type(value) is not list:
                 return run(value)
             unknown: list[str] | None = None
             for index, element in enumerate(value):
-                if element is None and item_default is not NO_DEFAULT:
+                if element is None and fill and item_default is not NO_DEFAULT:
                     value[index] = deepcopy(item_default)
                 elif type(element) in _CONTAINERS and (found := settle_item(element)):
                     unknown = _extend(unknown, f"[{index}]", found)
@@ -81,7 +85,8 @@ class _Compiler:
             for name, child in node.properties.items()
             if not (keep_meta and name in META_FIELDS)
         }
-        absent = [(name, default) for name, (_, _, default) in properties.items() if default is not NO_DEFAULT]
+        fill = self._defaults
+        absent = [(name, d) for name, (_, _, d) in properties.items() if d is not NO_DEFAULT] if fill else []
         additional = node.additional
         settle_additional = self.settle(additional, keep_meta=additional.embedded) if additional else None
         additional_default = _null_default(additional) if additional else NO_DEFAULT
@@ -98,7 +103,7 @@ class _Compiler:
                         if not known[1]:
                             if known[2] is NO_DEFAULT:
                                 gone = [*(gone or ()), name]
-                            else:
+                            elif fill:
                                 obj[name] = deepcopy(known[2])
                     elif type(value) in _CONTAINERS and (found := known[0](value)):
                         unknown = _extend(unknown, name, found)
@@ -107,7 +112,8 @@ class _Compiler:
                 elif settle_additional is not None:
                     if value is None:
                         if additional_default is not NO_DEFAULT:
-                            obj[name] = deepcopy(additional_default)
+                            if fill:
+                                obj[name] = deepcopy(additional_default)
                         elif null_goes:
                             gone = [*(gone or ()), name]
                     elif type(value) in _CONTAINERS and (found := settle_additional(value)):

@@ -190,25 +190,29 @@ def _string_check(schema: Mapping[str, Any], form: str, type_name: str) -> Calla
 def _number_check(schema: Mapping[str, Any], type_name: str, form: str) -> Callable[[float, str, list[Finding]], int]:
     low, high, factor = schema.get("minimum"), schema.get("maximum"), schema.get("multipleOf")
     above, below = bool(schema.get("exclusiveMinimum")), bool(schema.get("exclusiveMaximum"))
-    bits = 32 if form == "int32" else 64
+    limit = 2**31 if form == "int32" else 2**63
 
     def check(value: float, path: str, out: list[Finding]) -> int:
-        if type_name == "integer" and not -(1 << bits - 1) <= value < 1 << bits - 1:
+        if type(value) is float and value.is_integer():
+            shown: float = int(value)
+        else:
+            shown = value
+        if type_name == "integer" and not (-limit <= value < limit and type(shown) is int):
             described = f"with format {form}" if form else "(default format)"
             out.append(Finding("composite", "", "", f"Checked value must be of type integer {described} in {path}"))
         # Kubernetes compares integers with the integer part of a bound.
         whole = int if type(value) is int else float
         if factor is not None and not _is_multiple(value, whole(factor)):
             text = f"{path} in body should be a multiple of {go_number(whole(factor))}"
-            out.append(Finding("invalid", path, value, text))
+            out.append(Finding("invalid", path, shown, text))
         if low is not None and (value <= whole(low) if above else value < whole(low)):
             words = "greater than" if above else "greater than or equal to"
             text = f"{path} in body should be {words} {go_number(whole(low))}"
-            out.append(Finding("invalid", path, value, text))
+            out.append(Finding("invalid", path, shown, text))
         if high is not None and (value >= whole(high) if below else value > whole(high)):
             words = "less than" if below else "less than or equal to"
             text = f"{path} in body should be {words} {go_number(whole(high))}"
-            out.append(Finding("invalid", path, value, text))
+            out.append(Finding("invalid", path, shown, text))
         return 2
 
     return check
