@@ -19,6 +19,7 @@ class NamespaceStrategy(BuiltinStrategy):
 
     def start_deletion(self, obj: Object) -> None:
         obj.setdefault("status", {})["phase"] = "Terminating"
+        obj["metadata"].pop("deletionGracePeriodSeconds", None)
 
     def holds_deletion(self, obj: Object) -> bool:
         return bool((obj.get("spec") or {}).get("finalizers"))

@@ -14,7 +14,7 @@ from modelyard.local.apiserver.builtin.differences import difference
 from modelyard.local.apiserver.builtin.pod_validation import validate_pod_spec, validate_tolerations
 from modelyard.local.apiserver.builtin.pod_warnings import pod_warnings
 from modelyard.local.apiserver.builtin.rules import BuiltinStrategy, Rules
-from modelyard.local.apiserver.problems import Cause, field_forbidden, go_quote, invalid_value, required
+from modelyard.local.apiserver.problems import Cause, field_forbidden, go_quote, invalid_value, not_supported, required
 
 _CHANGEABLE = (
     "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
@@ -94,6 +94,11 @@ class PodStrategy(BuiltinStrategy):
             kept = (old.get("status") or {}).get("qosClass")
             if kept:
                 new.setdefault("status", {})["qosClass"] = kept
+
+    def bumps_generation(self, new: Object, old: Object) -> bool:
+        # Being bound to a node is no change that a user made.
+        after, before = ({k: v for k, v in each["spec"].items() if k != "nodeName"} for each in (new, old))
+        return after != before
 
     @staticmethod
     def _take_part(new: Object, old: Object, subresource: str) -> None:
@@ -282,9 +287,12 @@ def _revived(status: Object, before: Object, policy: str) -> list[Cause]:
     return found
 
 
-def required_target(binding: Object) -> list[Cause]:
+def binding_causes(binding: Object) -> list[Cause]:
     """What is wrong with a Binding."""
     target = binding.get("target") or {}
+    found: list[Cause] = []
     if target.get("kind") not in (None, "", "Node"):
-        return [invalid_value("target.kind", target["kind"], "must be Node or <empty>")]
-    return [] if target.get("name") else [required("target.name")]
+        found.append(not_supported("target.kind", target["kind"], ("Node", "<empty>")))
+    if not target.get("name"):
+        found.append(required("target.name"))
+    return found

@@ -73,7 +73,7 @@ class ServiceStrategy(BuiltinStrategy):
 
     def validate(self, obj: Object, old: Object | None, subresource: str) -> list[Cause]:
         if subresource == "status":
-            return []
+            return _service_status(obj)
         found = _address_fields(obj["spec"]) or self._stack(obj["spec"])
         if found:
             return found
@@ -109,6 +109,21 @@ class ServiceStrategy(BuiltinStrategy):
             if spec.get("sessionAffinity") not in (None, "None"):
                 found.append("spec.SessionAffinity is ignored for headless services")
         return found
+
+
+def _service_status(obj: Object) -> list[Cause]:
+    found: list[Cause] = []
+    ingress = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+    field = "status.loadBalancer.ingress"
+    if ingress and obj["spec"].get("type") != "LoadBalancer":
+        return [field_forbidden(field, "may only be used when `spec.type` is 'LoadBalancer'")]
+    for index, each in enumerate(ingress):
+        if each.get("ip"):
+            found += checks.ip_address(each["ip"], f"{field}[{index}].ip")
+        if each.get("hostname"):
+            name = each["hostname"]
+            found += checks.told(f"{field}[{index}].hostname", name, names.dns_subdomain(name))
+    return found
 
 
 def _keep_allocated(after: dict[str, Any], before: dict[str, Any]) -> None:

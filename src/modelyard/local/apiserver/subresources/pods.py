@@ -12,7 +12,7 @@ from modelyard.kube.builtin import Node, Pod, PodDisruptionBudget
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.times import format_time
 from modelyard.local.apiserver.builtin.checks import selects
-from modelyard.local.apiserver.builtin.pods import required_target
+from modelyard.local.apiserver.builtin.pods import binding_causes
 from modelyard.local.apiserver.deletion import Deletion
 from modelyard.local.apiserver.options import DeleteOptions, WriteOptions
 from modelyard.local.apiserver.problems import (
@@ -20,6 +20,7 @@ from modelyard.local.apiserver.problems import (
     Problem,
     bad_request,
     conflict,
+    custom,
     field_forbidden,
     invalid,
     invalid_value,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from modelyard.local.apiserver.deletion import Deletions
 
 _LOG_OPTIONS = Kind("", "v1", "PodLogOptions", "pods")
-_BINDING = Kind("", "v1", "Binding", "bindings")
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _SUCCESS: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
@@ -116,9 +116,9 @@ class PodSubresources:
         binding = call.body or {}
         if (binding.get("metadata") or {}).get("name") != call.name:
             raise bad_request("name in URL does not match name in Binding object")
-        causes = required_target(binding)
+        causes = [str(cause) for cause in binding_causes(binding)]
         if causes:
-            raise invalid(_BINDING, call.name, causes)
+            raise custom(500, "", causes[0] if len(causes) == 1 else f"[{', '.join(causes)}]")
         self._pod(call)
         node = binding["target"]["name"]
         about = Kind("", "v1", "Pod", "pods/binding")
