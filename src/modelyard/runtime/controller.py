@@ -92,7 +92,7 @@ class Permission:
 
 
 ReconcileFn: TypeAlias = Callable[[Any, World], Outcome | Awaitable[Outcome]]
-CleanupFn: TypeAlias = Callable[[Any, World], Outcome | None | Awaitable[Outcome | None]]
+CleanupFn: TypeAlias = Callable[[Any, World], Outcome | Awaitable[Outcome | None] | None]
 """Called when the resource is being deleted, before the finalizer goes. `None`: everything tracked is removed, then the finalizer.
 A `Desired` names what must still exist (often nothing); a `Hold` keeps the finalizer."""
 
