@@ -69,6 +69,8 @@ async def simulate(
         for obj in others:
             kind = served.get((obj["apiVersion"], obj["kind"]))
             if kind is not None:
+                placed = {"namespace": "default"} if kind.namespaced else {}
+                obj = obj | {"metadata": placed | obj["metadata"]}
                 await client.apply(kind, obj, field_manager="modelyard-plan", force=True)
         made = [await client.apply(k, obj, field_manager="modelyard-plan", force=True) for k, obj in resources]
         recorder = Recorder(server.transport())
