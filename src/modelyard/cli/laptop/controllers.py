@@ -22,7 +22,7 @@ from modelyard.local.images.pins import pins
 from modelyard.local.platform import platform_crds
 from modelyard.local.workloads import Bind, workload_controllers
 from modelyard.local.workloads.claims import PROVISIONER
-from modelyard.operators.registry import load
+from modelyard.operators.registry import load, shared
 from modelyard.runtime.webhooks import ServiceAddress
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,8 @@ async def run(layout: Layout) -> None:
     client = await link(layout)
     try:
         names = [name for name in os.environ.get("MODELYARD_OPERATORS", "").split(",") if name]
-        operators = load(names or None, {**laptop_settings(os.environ), **os.environ})
+        settings = {**laptop_settings(os.environ), **os.environ}
+        operators = [*load(names or None, settings), *shared(settings)]
         await install(client, os.environ.get("MODELYARD_PLATFORM", "kubernetes"))
         more = workload_controllers(VolumeDirectories(layout.volumes), _binder(client))
         options = PlaneOptions(

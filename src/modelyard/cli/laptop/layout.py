@@ -29,6 +29,8 @@ class State(msgspec.Struct):
     operators: list[str]
     platform: str = "kubernetes"
     ready: bool = False
+    problem: str = ""
+    """Why what `--apply` asked for is not ready."""
     server: str = ""
     gateway: str = ""
     parts: dict[str, int] = {}

@@ -111,7 +111,8 @@ async def _foreground(plan: Plan) -> int:
             parts = _parts(plan, network)
             async with Supervisor(parts, layout.logs, report) as supervisor:
                 code = await _until_ready(plan, supervisor, state, progress, stop)
-                if code == 0 and not stop.is_set():
+                if state.ready and not stop.is_set():
+                    # What was applied may have failed; the cluster is up all the same, for a person to look at.
                     progress.done(state, layout)
                     await stop.wait()
                 progress.stopping()
@@ -152,8 +153,9 @@ async def _until_ready(
     try:
         applied.result()
     except Failed as problem:
-        # The cluster is up; only what was asked of it is not ready. A person looks, a script gets the exit code.
         progress.failed(str(problem))
+        state.problem = str(problem)
+        plan.layout.write_state(state)
         return 1
     return 0
 
@@ -200,7 +202,8 @@ def _detach(plan: Plan) -> int:
         sys.stdout.write(text.decode(errors="replace"))
         sys.stdout.flush()
         if b"modelyard is up" in text:
-            return 0
+            state = layout.read_state()
+            return 1 if state is not None and state.problem else 0
         if code is not None:
             if code:
                 raise Failed(f"it ended with {describe_exit(code)}; see {log}")
