@@ -17,6 +17,7 @@ import yaml
 from modelyard.cli.installation import Choice, manifests
 from modelyard.cli.output import Failed, print_json
 from modelyard.operators.registry import BUILT, UnknownOperator, load, shared
+from modelyard.runtime.operator import Operator
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,13 +40,26 @@ def operator_names(args: argparse.Namespace) -> list[str] | None:
     return [name.strip() for name in args.operators.split(",") if name.strip()] if args.operators else None
 
 
+def load_operators(names: list[str] | None) -> list[Operator]:
+    """The chosen operators with the settings of this process; a bad name or setting is said."""
+    try:
+        return load(names, os.environ)
+    except (UnknownOperator, ValueError) as error:
+        raise Failed(str(error)) from None
+
+
+def load_shared() -> list[Operator]:
+    """What runs besides them."""
+    try:
+        return shared(os.environ)
+    except ValueError as error:
+        raise Failed(str(error)) from None
+
+
 def run(args: argparse.Namespace) -> int:
     if args.replicas < 1:
         raise Failed(f"--replicas {args.replicas}: at least one is needed; to stop the plane scale its Deployment to 0")
-    try:
-        operators = [*load(operator_names(args), os.environ), *shared(os.environ)]
-    except (UnknownOperator, ValueError) as error:
-        raise Failed(str(error)) from None
+    operators = [*load_operators(operator_names(args)), *load_shared()]
     made = manifests(operators, Choice(args.namespace, args.image, args.replicas, args.watch_namespace))
     kinds = {
         "all": None,

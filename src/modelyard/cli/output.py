@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
+
+_PIPED_WIDTH = 10_000
 
 
 class Failed(Exception):
@@ -19,7 +21,20 @@ class Failed(Exception):
 def console(*, stderr: bool = False) -> Console:
     """Colours only in a terminal; piped output is never cut to a terminal's width."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(file=stream, highlight=False, soft_wrap=not stream.isatty(), width=None if stream.isatty() else 200)
+    piped = not stream.isatty()
+    return Console(file=stream, highlight=False, soft_wrap=piped, width=_PIPED_WIDTH if piped else None)
+
+
+def show(page: RenderableType) -> None:
+    """Prints a tree or a page; piped, its lines are whole and end where their text ends."""
+    out = console()
+    if out.is_terminal:
+        out.print(page)
+        return
+    with out.capture() as captured:
+        out.print(page)
+    for line in captured.get().splitlines():
+        print(line.rstrip())
 
 
 def output_argument(parser: argparse.ArgumentParser, *more: str) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,14 +23,13 @@ from rich.text import Text
 
 from modelyard.cli.connection import connection_arguments, with_client
 from modelyard.cli.files import read_all
-from modelyard.cli.manifests import operator_names, operators_argument
-from modelyard.cli.output import Failed, console, output_argument, print_json
+from modelyard.cli.manifests import load_operators, load_shared, operator_names, operators_argument
+from modelyard.cli.output import Failed, output_argument, print_json, show
 from modelyard.cli.simulation import simulate
 from modelyard.kube.client import Client
 from modelyard.kube.errors import ApiError
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.objects import key_of
-from modelyard.operators.registry import UnknownOperator, load, shared
 from modelyard.runtime.controller import Controller
 from modelyard.runtime.operator import Operator
 from modelyard.runtime.plan import Action, Change, FieldChange, Plan, plan
@@ -75,17 +73,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     objects = read_all(args.file)
-    try:
-        operators = load(operator_names(args), os.environ)
-        common = shared(os.environ)
-    except (UnknownOperator, ValueError) as error:
-        raise Failed(str(error)) from None
+    operators, common = load_operators(operator_names(args)), load_shared()
     asked, others = sort_out(operators, objects)
     if args.offline:
         plans = asyncio.run(_offline(operators, common, asked, others, args.platform))
     else:
         plans = with_client(args, lambda client: _on_cluster(client, asked))
-    show(asked, plans, args.output, offline=args.offline)
+    present(asked, plans, args.output, offline=args.offline)
     return WOULD_CHANGE if args.exit_code and any(not p.is_empty for p in plans) else 0
 
 
@@ -153,13 +147,13 @@ async def _offline(
         ) from None
 
 
-def show(asked: Sequence[Asked], plans: Sequence[Plan], output: str, *, offline: bool) -> None:
+def present(asked: Sequence[Asked], plans: Sequence[Plan], output: str, *, offline: bool) -> None:
     if output == "json":
         print_json([as_data(a, p) for a, p in zip(asked, plans, strict=True)])
     elif output == "yaml":
         sys.stdout.write(as_manifests(plans))
     else:
-        console().print(Group(*(page(a, p, offline=offline) for a, p in zip(asked, plans, strict=True))))
+        show(Group(*(page(a, p, offline=offline) for a, p in zip(asked, plans, strict=True))))
 
 
 def page(asked: Asked, plan: Plan, *, offline: bool = False) -> RenderableType:

@@ -18,11 +18,10 @@ from pathlib import Path
 import msgspec
 
 from modelyard.cli.connection import connection_arguments, with_client
-from modelyard.cli.manifests import operator_names, operators_argument
+from modelyard.cli.manifests import load_operators, load_shared, operator_names, operators_argument
 from modelyard.cli.output import Failed
 from modelyard.cli.plane import Plane, PlaneOptions
 from modelyard.kube.client import Client
-from modelyard.operators.registry import UnknownOperator, load, shared
 from modelyard.runtime.health import Endpoint
 from modelyard.runtime.logs import configure
 
@@ -57,10 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     configure(json={"auto": None, "json": True, "human": False}[args.log_format], level=args.log_level)
-    try:
-        operators = [*load(operator_names(args), os.environ), *shared(os.environ)]
-    except (UnknownOperator, ValueError) as error:
-        raise Failed(str(error)) from None
+    operators = [*load_operators(operator_names(args)), *load_shared()]
     options = PlaneOptions(
         home=args.home,
         watch_namespace=args.namespace,

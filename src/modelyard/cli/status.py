@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
 
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -20,11 +19,12 @@ from rich.text import Text
 from rich.tree import Tree
 
 from modelyard.cli.connection import connection_arguments, with_client
-from modelyard.cli.output import Failed, console, output_argument, print_json
+from modelyard.cli.manifests import load_operators
+from modelyard.cli.output import Failed, console, output_argument, print_json, show
 from modelyard.cli.survey import Node, reason, survey
 from modelyard.kube.client import Client
+from modelyard.kube.errors import Unreachable
 from modelyard.kube.kinds import Object
-from modelyard.operators.registry import load
 
 NOT_READY = 3
 _EVENTS = 3
@@ -40,7 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    operators = load(None, os.environ)
+    operators = load_operators(None)
     only = (args.kind, args.name) if args.kind else None
 
     async def look(client: Client) -> int:
@@ -52,14 +52,17 @@ def run(args: argparse.Namespace) -> int:
         if args.output == "json":
             print_json([as_data(root) for root in roots])
         else:
-            console().print(page(roots))
+            show(page(roots))
         return 0 if all(root.ready is not False for root in roots) else NOT_READY
 
     async def _follow(client: Client) -> None:
         with Live(page(await survey(client, operators, only)), console=console(), auto_refresh=False) as live:
             while True:
                 await asyncio.sleep(_REFRESH)
-                live.update(page(await survey(client, operators, only)), refresh=True)
+                try:
+                    live.update(page(await survey(client, operators, only)), refresh=True)
+                except Unreachable as error:
+                    live.update(Text(f"{error}; trying again", style="red"), refresh=True)
 
     return with_client(args, look)
 

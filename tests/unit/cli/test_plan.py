@@ -69,7 +69,7 @@ async def test_offline_a_webhook_fills_in_and_refuses_in_its_own_words(demo: Ope
     (config,) = [c for c in made.of("create") if c.kind == ConfigMap]
     assert config.sent is not None
     assert config.sent["data"] == {"index.txt": "Hello"}
-    with pytest.raises(Invalid, match="denied the request.*must be at most 10"):
+    with pytest.raises(Invalid, match=r"denied the request.*must be at most 10"):
         await offline(demo, greeting(replicas=11))
 
 
@@ -128,7 +128,7 @@ async def test_on_a_cluster_a_refusal_names_the_resource(server: ApiServer, demo
 
 async def test_a_cluster_without_the_definition_is_said_with_the_remedy(demo: Operator) -> None:
     async with ApiServer() as bare:
-        with pytest.raises(Failed, match="does not serve Greeting.*manifests --only crds"):
+        with pytest.raises(Failed, match=r"does not serve Greeting.*manifests --only crds"):
             await command._on_cluster(bare.client(), [asked(demo, greeting())])
 
 

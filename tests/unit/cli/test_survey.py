@@ -1,0 +1,149 @@
+"""How `modelyard status` sees a cluster: states in a few words, and one sentence that says why something is not ready."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from modelyard.cli.survey import Node, reason, state_of, survey
+from modelyard.kube import builtin
+from modelyard.kube.kinds import Kind, Object
+from modelyard.local.apiserver import ApiServer
+from modelyard.operators.demo.api import GREETING
+from modelyard.runtime.manager import Manager
+from modelyard.runtime.operator import Operator
+from tests.unit.cli.conftest import greeting
+
+
+def obj(status: Object | None = None, spec: Object | None = None, **metadata: Any) -> Object:
+    return {"metadata": {"name": "x"} | metadata, "spec": spec or {}, "status": status or {}}
+
+
+def condition(type: str, status: str = "True", reason: str = "Why", message: str = "because") -> Object:
+    return {"type": type, "status": status, "reason": reason, "message": message}
+
+
+def container(**state: Any) -> Object:
+    return {"name": "main", "state": state}
+
+
+@pytest.mark.parametrize(
+    ("kind", "made", "expected"),
+    [
+        (builtin.Deployment, obj({"readyReplicas": 2}, {"replicas": 2}), ("2/2 ready", True, "")),
+        (builtin.Deployment, obj({}, {"replicas": 1}), ("0/1 ready", False, "0 of 1 replicas are ready")),
+        (builtin.Deployment, obj({}, {"replicas": 0}), ("0/0 ready", True, "")),
+        (
+            builtin.ReplicaSet,
+            obj({"conditions": [condition("ReplicaFailure", message="quota is used up")]}, {"replicas": 1}),
+            ("0/1 ready", False, "quota is used up"),
+        ),
+        (builtin.Job, obj({"conditions": [condition("Complete")]}), ("complete", True, "")),
+        (
+            builtin.Job,
+            obj({"conditions": [condition("Failed", reason="BackoffLimitExceeded", message="too often")]}),
+            ("failed", False, "BackoffLimitExceeded: too often"),
+        ),
+        (builtin.Job, obj(), ("running", False, "the job has not finished yet")),
+        (builtin.PersistentVolumeClaim, obj({"phase": "Bound"}), ("Bound", True, "")),
+        (builtin.PersistentVolumeClaim, obj(), ("Pending", False, "not bound to a volume yet")),
+        (builtin.Pod, obj({"phase": "Succeeded"}), ("completed", True, "")),
+        (
+            builtin.Pod,
+            obj({"containerStatuses": [container(waiting={"reason": "ErrImagePull", "message": "no recipe"})]}),
+            ("ErrImagePull", False, "ErrImagePull: no recipe"),
+        ),
+        (
+            builtin.Pod,
+            obj({"containerStatuses": [container(terminated={"exitCode": 2, "reason": "Error"})]}),
+            ("Error", False, "Error (exit code 2)"),
+        ),
+        (
+            builtin.Pod,
+            obj({"conditions": [condition("PodScheduled", "False", "Unschedulable", "no node fits")]}),
+            ("Unschedulable", False, "no node fits"),
+        ),
+        (builtin.Pod, obj({"phase": "Running", "conditions": [condition("Ready")]}), ("running", True, "")),
+        (
+            builtin.Pod,
+            obj({"phase": "Pending", "containerStatuses": [container(waiting={"reason": "ContainerCreating"})]}),
+            ("ContainerCreating", False, "ContainerCreating: not ready yet"),
+        ),
+        (builtin.ConfigMap, obj(), ("", None, "")),
+        (GREETING.kind, obj({"conditions": [condition("Ready")]}), ("ready", True, "")),
+        (
+            GREETING.kind,
+            obj({"conditions": [condition("Available", "False", "Gone", "it went")]}),
+            ("not ready", False, "Gone: it went"),
+        ),
+        (
+            GREETING.kind,
+            obj(deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["a/b"]),
+            ("being deleted", False, "being deleted; waits for a/b"),
+        ),
+    ],
+)
+def test_states_in_a_few_words(kind: Kind, made: Object, expected: tuple[str, bool | None, str]) -> None:
+    assert state_of(kind, made) == expected
+
+
+def test_the_sentence_names_the_deepest_thing_that_is_wrong() -> None:
+    def named(kind: Kind, name: str, ready: bool | None, why: str = "", children: tuple[Node, ...] = ()) -> Node:
+        return Node(kind, {"metadata": {"name": name}}, "", ready, why, list(children))
+
+    pod = named(builtin.Pod, "mlflow-abc", False, "ErrImagePull: no recipe for this image")
+    replicas = named(builtin.ReplicaSet, "mlflow-7", False, "0 of 1", (pod,))
+    deployment = named(builtin.Deployment, "mlflow", False, "0 of 1", (replicas,))
+    root = named(GREETING.kind, "mlflow", False, "not available", (named(builtin.ConfigMap, "c", None), deployment))
+    assert reason(root) == "Deployment mlflow: pod mlflow-abc is in ErrImagePull: no recipe for this image"
+
+
+def test_a_ready_resource_gives_no_sentence_and_a_childless_one_its_own() -> None:
+    assert reason(Node(GREETING.kind, {"metadata": {"name": "a"}}, "ready", True)) == ""
+    lonely = Node(GREETING.kind, {"metadata": {"name": "a"}}, "not ready", False, "SecretMissing: no secret s")
+    assert reason(lonely) == "Greeting a: SecretMissing: no secret s"
+
+
+async def test_the_tree_of_a_cluster(server: ApiServer, demo: Operator) -> None:
+    client = server.client()
+    await client.create(GREETING.kind, greeting())
+    await client.create(GREETING.kind, greeting("held", secretName="missing"))
+    async with Manager(client, demo.controllers) as manager:
+        await manager.idle(quiet=0.05)
+    deployment = await client.get(builtin.Deployment, "default", "hi")
+    await client.create(builtin.Pod, _pod(deployment))
+    waiting = {"reason": "ErrImagePull", "message": "no recipe for it"}
+    status = {
+        "phase": "Pending",
+        "containerStatuses": [
+            {
+                "name": "greeting",
+                "image": "x",
+                "imageID": "",
+                "ready": False,
+                "restartCount": 0,
+                "state": {"waiting": waiting},
+            }
+        ],
+    }
+    await client.patch(builtin.Pod, "default", "hi-abc", {"status": status}, subresource="status")
+    roots = {root.key.name: root for root in await survey(client, [demo])}
+    assert [child.title for child in roots["hi"].children] == [
+        "ClusterRole greeting-default-hi", "ConfigMap hi", "Deployment hi", "Secret hi-key", "Service hi",
+    ]  # fmt: skip
+    assert reason(roots["hi"]) == "Deployment hi: pod hi-abc is in ErrImagePull: no recipe for it"
+    assert reason(roots["held"]) == "Greeting held: SecretMissing: secret missing not found in default"
+    (one,) = await survey(client, [demo], ("greetings", "held"))
+    assert one.key.name == "held"
+    assert await survey(client, [demo], ("greeting", "nobody")) == []
+
+
+def _pod(owner: Object) -> Object:
+    reference = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "hi", "uid": owner["metadata"]["uid"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "hi-abc", "namespace": "default", "ownerReferences": [reference]},
+        "spec": {"containers": [{"name": "greeting", "image": "x"}]},
+    }
