@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from modelyard.kube import names as naming
 from modelyard.kube.kinds import Object
-from modelyard.local.apiserver.cel import default_check, rule_check
 from modelyard.local.apiserver.problems import Cause, field_forbidden, go_value, invalid_value, not_supported, required
 from modelyard.local.apiserver.structural import (
+    Node,
     check_defaults,
     check_keywords,
     check_structural,
@@ -208,13 +208,29 @@ def _check_schema(validation: Object | None, path: str, has_status: bool) -> lis
     if unreadable is None:
         found = check_structural(schema, path)
         if not found:
-            found = check_defaults(read_schema(schema), path, default_check)
+            root = read_schema(schema)
+            found = check_defaults(root, path, _check_default)
             structural = not found
         causes += found
-    causes += check_keywords(schema, path, rule_check if structural else None)
+    causes += check_keywords(schema, path, _check_rules if structural else None)
     if not causes and unreadable is not None:
         causes.append(invalid_value(path, "", unreadable))
     return causes
+
+
+def _check_default(node: Node, default: Any, path: str, root: bool) -> list[Cause]:
+    if not node.has_rules:
+        return []
+    # CEL is loaded only for definitions that use it.
+    from modelyard.local.apiserver.cel import default_check
+
+    return default_check(node, default, path, root)
+
+
+def _check_rules(schema: Mapping[str, Any], path: str, uncorrelatable: str, root: bool) -> list[Cause]:
+    from modelyard.local.apiserver.cel import rule_check
+
+    return rule_check(schema, path, uncorrelatable, root)
 
 
 def _check_root_keywords(schema: Mapping[str, Any], path: str) -> list[Cause]:

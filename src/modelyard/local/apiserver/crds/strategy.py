@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modelyard.kube.kinds import Kind, Object
-from modelyard.local.apiserver.cel import RuleValidator, compile_validator
 from modelyard.local.apiserver.problems import Cause, invalid_value
 from modelyard.local.apiserver.resources import PlainStrategy
 from modelyard.local.apiserver.structural import (
@@ -17,6 +16,9 @@ from modelyard.local.apiserver.structural import (
     compile_settling,
     read_schema,
 )
+
+if TYPE_CHECKING:
+    from modelyard.local.apiserver.cel import RuleValidator
 
 _BLOCKING = frozenset(
     {
@@ -132,7 +134,16 @@ class _Compiled:
         self.status = Validator(status, "status") if status is not None else None
         self.embedded = compile_embedded_rules(root)
         self.lists = compile_list_rules(root)
-        self.rules: RuleValidator | None = compile_validator(root)
+        self.rules = _rules(root)
+
+
+def _rules(root: Node) -> RuleValidator | None:
+    """The CEL rules; the library is loaded only for definitions that have some."""
+    if not root.has_rules:
+        return None
+    from modelyard.local.apiserver.cel import compile_validator
+
+    return compile_validator(root)
 
 
 def _without_metadata(obj: Object) -> Object:

@@ -25,8 +25,8 @@ def is_known_format(name: str, type_name: str) -> bool:
 
 
 def _matching(pattern: str, flags: int = 0) -> Check:
-    compiled = re.compile(pattern, flags | re.ASCII)
-    return lambda text: compiled.fullmatch(text) is not None
+    # `re` keeps what it compiled; most of these patterns are never used.
+    return lambda text: re.fullmatch(pattern, text, flags | re.ASCII) is not None
 
 
 def _is_uri(text: str) -> bool:

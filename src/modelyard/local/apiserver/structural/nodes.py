@@ -40,6 +40,12 @@ class Node:
     def rules(self) -> Sequence[Object]:
         return self.raw.get("x-kubernetes-validations") or ()
 
+    @property
+    def has_rules(self) -> bool:
+        """Whether this node or one below it has CEL rules."""
+        children = [*self.properties.values(), self.items, self.additional]
+        return bool(self.rules) or any(child.has_rules for child in children if child is not None)
+
     def child(self, name: str) -> Node | None:
         """The node of a property, declared or additional."""
         return self.properties.get(name) or self.additional

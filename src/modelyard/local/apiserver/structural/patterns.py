@@ -7,8 +7,6 @@ from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import Any
 
-from cel_expr_python import cel
-
 Matcher = Callable[[str], object]
 
 # A group that repeats and holds a repetition may take Python's engine exponential time.
@@ -42,9 +40,9 @@ def matcher(pattern: str) -> Matcher:
 def pattern_problem(pattern: str) -> str | None:
     """What is wrong with a pattern, in Go's words; None when it is valid."""
     result = _expression().eval(data={"text": "", "pattern": pattern})
-    if result.type() != cel.Type.ERROR:
-        return None
     text = str(result.value()).partition("invalid regular expression: ")[2]
+    if not text:
+        return None
     words, _, place = text.partition(": ")
     return f"error parsing regexp: {_GO_WORDS.get(words, words)}: `{place}`"
 
@@ -78,6 +76,8 @@ def _re2(pattern: str) -> Matcher:
 
 @cache
 def _expression() -> Any:
-    """CEL's `matches` is RE2 itself."""
+    """CEL's `matches` is RE2 itself. The library is loaded only when a pattern needs it."""
+    from cel_expr_python import cel
+
     environment = cel.NewEnv(variables={"text": cel.Type.STRING, "pattern": cel.Type.STRING})
     return environment.compile("text.matches(pattern)")
