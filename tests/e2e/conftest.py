@@ -9,11 +9,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
 from tests.real.build import build
+
+if TYPE_CHECKING:
+    from tests.e2e.laptop import Laptop
 
 
 class Kubectl(Protocol):
@@ -85,3 +88,23 @@ def wait_until(
         assert alive is None or alive.poll() is None, f"the process ended before {what}"
         assert time.monotonic() < deadline, f"not within {seconds:.0f} s: {what}"
         time.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def laptop(kubectl_program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
+    """One laptop cluster for all tests that only use it; each test works in a namespace of its own."""
+    from tests.e2e.laptop import Laptop
+
+    cluster = Laptop(tmp_path_factory.mktemp("laptop"), kubectl_program)
+    cluster.start()
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def ns(laptop: Laptop, request: pytest.FixtureRequest) -> str:
+    """A namespace of the laptop cluster, named for the test."""
+    words = "".join(c if c.isalnum() else "-" for c in request.node.name.removeprefix("test_").lower())
+    name = f"{words[:48].strip('-')}-{os.getpid() % 10000}"
+    laptop.kubectl("create", "namespace", name)
+    return name

@@ -1,0 +1,97 @@
+"""A laptop cluster for tests: started with the real command, driven with kubectl."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.conftest import Kubectl, kubectl_for, wait_until
+
+MODELYARD = [sys.executable, "-m", "modelyard.cli.main"]
+
+
+@dataclass
+class Laptop:
+    """`start` and `stop` are `modelyard up --detach` and `modelyard down`."""
+
+    directory: Path
+    program: str
+    operators: str = "mlflow"
+    environment: dict[str, str] = field(default_factory=dict)
+    user: str = ""
+    """Run as this user (tests run as root in CI)."""
+
+    def modelyard(self, *arguments: str, code: int | None = 0, timeout: float = 600) -> str:
+        command = [*MODELYARD, arguments[0], "--dir", str(self.directory), *arguments[1:]]
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            env={**os.environ, **self.environment},
+            user=self.user or None,
+            group=self.user or None,
+            extra_groups=[] if self.user else None,
+        )
+        if code is not None:
+            assert done.returncode == code, (
+                f"modelyard {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}\n{self.logs()}"
+            )
+        return done.stdout + done.stderr
+
+    def start(self, *files: Path | str, timeout: float = 600) -> str:
+        words = ["--operators", self.operators, "--detach", "--timeout", str(timeout)]
+        return self.modelyard("up", *words, *(["--apply", *map(str, files)] if files else []), timeout=timeout + 60)
+
+    def stop(self) -> None:
+        self.modelyard("down", code=None, timeout=180)
+
+    @property
+    def kubectl(self) -> Kubectl:
+        return kubectl_for(self.program, self.directory / "kubeconfig")
+
+    def get(self, *arguments: str) -> Any:
+        """An object as data; None if it is not there."""
+        text = self.kubectl("get", *arguments, "-o", "json", "--ignore-not-found")
+        return json.loads(text) if text.strip() else None
+
+    def wait(self, condition: Callable[[], object], what: str, seconds: float = 90) -> None:
+        try:
+            wait_until(condition, what, seconds=seconds)
+        except AssertionError as error:
+            raise AssertionError(
+                f"{error}\n{self.kubectl('get', 'pods,events', '-A', code=None)[-6000:]}\n{self.logs()}"
+            ) from None
+
+    def state(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.directory / "state.json").read_text())
+        return found
+
+    def pid(self, part: str) -> int:
+        return int(self.state()["parts"][part])
+
+    def kill(self, part: str) -> None:
+        """SIGKILL of one part, or of the supervisor (`up`)."""
+        os.kill(self.state()["pid"] if part == "up" else self.pid(part), signal.SIGKILL)
+
+    def logs(self) -> str:
+        found = sorted((self.directory / "logs").glob("*.log"))
+        return "\n".join(f"== {file.name}\n{file.read_text(errors='replace')[-1500:]}" for file in found)
+
+    def apply(self, text: str) -> None:
+        """Applies; a webhook or kind that is only just coming gets a moment."""
+        deadline = time.monotonic() + 30
+        while True:
+            said = self.kubectl("apply", "-f", "-", input=text, code=None)
+            if "error" not in said.lower() or time.monotonic() > deadline:
+                assert "error" not in said.lower(), said
+                return
+            time.sleep(0.3)

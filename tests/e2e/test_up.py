@@ -1,0 +1,172 @@
+"""The laptop cluster as a whole: start, stop, crash, two at once, root and plain user."""
+
+from __future__ import annotations
+
+import json
+import os
+import pwd
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import wait_until
+from tests.e2e.laptop import Laptop
+
+ECHO = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {{name: {name}, namespace: default}}
+spec:
+  replicas: {replicas}
+  selector: {{matchLabels: {{app: {name}}}}}
+  template:
+    metadata: {{labels: {{app: {name}}}}}
+    spec:
+      terminationGracePeriodSeconds: 5
+      containers:
+      - name: main
+        image: modelyard/http-echo:1
+        ports: [{{containerPort: 8080}}]
+        readinessProbe: {{httpGet: {{path: /, port: 8080}}, periodSeconds: 1}}
+"""
+
+
+@pytest.fixture
+def own(kubectl_program: str, tmp_path: Path):
+    """A cluster of the test's own."""
+    cluster = Laptop(tmp_path / "cluster", kubectl_program)
+    yield cluster
+    cluster.stop()
+
+
+def ready(cluster: Laptop, name: str) -> int:
+    found = cluster.get("deploy", name)
+    return int((found or {}).get("status", {}).get("readyReplicas") or 0)
+
+
+def processes_of(directory: Path) -> list[str]:
+    """Command lines of processes that know this cluster's folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if str(directory).encode() in text:
+                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200])
+    return found
+
+
+def test_down_leaves_no_process_and_up_goes_on_from_there(own: Laptop) -> None:
+    own.start()
+    own.apply(ECHO.format(name="web", replicas=2))
+    own.wait(lambda: ready(own, "web") == 2, "both replicas are ready")
+    own.kubectl("create", "configmap", "kept", "--from-literal=a=b")
+    own.stop()
+    wait_until(
+        lambda: processes_of(own.directory) == [], f"no process is left: {processes_of(own.directory)}", seconds=20
+    )
+    own.start()
+    assert own.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}") == "b"
+    own.wait(lambda: ready(own, "web") == 2, "both replicas came back")
+
+
+def test_a_second_up_says_who_holds_the_folder(own: Laptop) -> None:
+    own.start()
+    said = own.modelyard("up", code=1)
+    assert f"is held by process {own.state()['pid']}" in said
+    assert "modelyard down" in said
+
+
+@pytest.mark.parametrize("part", ["apiserver", "controllers", "kubelet"])
+def test_a_part_that_is_killed_comes_back(own: Laptop, part: str) -> None:
+    own.start()
+    own.apply(ECHO.format(name="web", replicas=1))
+    own.wait(lambda: ready(own, "web") == 1, "the replica is ready")
+    before = own.pid(part)
+    own.kill(part)
+    own.wait(lambda: own.state()["parts"].get(part, before) != before, f"{part} is started again")
+    own.wait(lambda: "ok" in own.kubectl("get", "--raw", "/readyz", code=None), "the API answers")
+    own.kubectl("scale", "deploy", "web", "--replicas=2")
+    own.wait(lambda: ready(own, "web") == 2, "the cluster still works")
+
+
+def test_everything_is_back_after_the_supervisor_was_killed(own: Laptop) -> None:
+    own.start()
+    own.apply(ECHO.format(name="web", replicas=1))
+    own.wait(lambda: ready(own, "web") == 1, "the replica is ready")
+    own.kubectl("create", "configmap", "kept", "--from-literal=a=b")
+    own.kill("up")
+    wait_until(lambda: processes_of(own.directory) == [], "nothing outlives the supervisor", seconds=60)
+    own.start()
+    assert own.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}") == "b"
+    own.wait(lambda: ready(own, "web") == 1, "the replica came back")
+
+
+@pytest.mark.skipif(os.environ.get("UP_KILLS") != "full", reason="ten rounds take a quarter of an hour: UP_KILLS=full")
+def test_ten_times_every_part_is_killed_under_load(own: Laptop) -> None:
+    own.start()
+    own.apply(ECHO.format(name="web", replicas=3))
+    own.wait(lambda: ready(own, "web") == 3, "all replicas are ready")
+    for number in range(10):
+        for part in ("apiserver", "controllers", "kubelet", "up"):
+            name = f"r{number}-{part}"
+            own.kubectl("create", "configmap", name, "--from-literal=a=b")
+            own.kill(part)
+            if part == "up":
+                wait_until(lambda: processes_of(own.directory) == [], "nothing outlives the supervisor", seconds=60)
+                own.start()
+            own.wait(lambda: "ok" in own.kubectl("get", "--raw", "/readyz", code=None), "the API answers")
+            assert own.kubectl("get", "configmap", name, "-o", "jsonpath={.data.a}") == "b"
+            own.wait(lambda: ready(own, "web") == 3, f"all replicas are ready again after {name}")
+
+
+def test_two_clusters_run_side_by_side(own: Laptop, kubectl_program: str, tmp_path: Path) -> None:
+    other = Laptop(tmp_path / "other", kubectl_program)
+    try:
+        own.start()
+        other.start()
+        for cluster in (own, other):
+            cluster.apply(ECHO.format(name="web", replicas=1))
+        for cluster in (own, other):
+            cluster.wait(lambda cluster=cluster: ready(cluster, "web") == 1, "the replica is ready")
+        addresses = {c.get("pod", "-l", "app=web")["items"][0]["status"]["podIP"] for c in (own, other)}
+        assert len(addresses) == 2
+    finally:
+        other.stop()
+
+
+def test_a_plain_user_can_run_it(kubectl_program: str, tmp_path: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("these tests run as a plain user already")
+    try:
+        pwd.getpwnam("nobody")
+    except KeyError:
+        pytest.skip("there is no user nobody")
+    directory = Path(
+        subprocess.run(
+            ["mktemp", "-d", "/var/tmp/modelyard-XXXXXX"], capture_output=True, text=True, check=True
+        ).stdout.strip()
+    )
+    os.chown(directory, pwd.getpwnam("nobody").pw_uid, pwd.getpwnam("nobody").pw_gid)
+    cluster = Laptop(
+        directory / "cluster",
+        kubectl_program,
+        user="nobody",
+        environment={"HOME": str(directory), "MODELYARD_CACHE": str(directory / "cache")},
+    )
+    try:
+        cluster.start()
+        cluster.apply(ECHO.format(name="web", replicas=1))
+        cluster.wait(lambda: ready(cluster, "web") == 1, "the replica is ready")
+    finally:
+        cluster.stop()
+        subprocess.run(["rm", "-rf", str(directory)], check=False)
+
+
+def test_status_says_why_something_is_not_ready(own: Laptop) -> None:
+    own.start()
+    text = own.modelyard("status", "-o", "json")
+    assert json.loads(text) == []
