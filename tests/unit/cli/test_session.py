@@ -1,0 +1,79 @@
+"""`url` and `env`: where a service is served, as whom one goes there, and under which names a client reads that."""
+
+from __future__ import annotations
+
+import pytest
+
+from modelyard.cli.laptop.env import variables
+from modelyard.cli.laptop.session import HOME, USER, Place, find_place, user_token
+from modelyard.cli.output import Failed
+from modelyard.kube.builtin import HTTPRoute, Ingress, ServiceAccount
+from modelyard.kube.kinds import Object
+from modelyard.local.apiserver import ApiServer
+
+GATEWAY = "https://localhost:8443"
+
+
+def route(name: str, *paths: str, service: str = "backend") -> Object:
+    rules = [
+        {"matches": [{"path": {"type": "PathPrefix", "value": p}}], "backendRefs": [{"name": service, "port": 80}]}
+        for p in paths
+    ]
+    return {
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "HTTPRoute",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"rules": rules},
+    }
+
+
+async def test_a_route_is_found_by_its_name_or_by_its_service(server: ApiServer) -> None:
+    client = server.client()
+    await client.create(HTTPRoute, route("tracking", "/mlflow/api", "/mlflow", service="mlflow"))
+    assert await find_place(client, "tracking") == Place("tracking", "default", "/mlflow/", "")
+    assert (await find_place(client, "mlflow")).name == "tracking"
+
+
+async def test_an_ingress_counts_too(server: ApiServer) -> None:
+    client = server.client()
+    backend = {"service": {"name": "web", "port": {"number": 80}}}
+    paths = [{"path": "/shop", "pathType": "Prefix", "backend": backend}]
+    ingress = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {"name": "shop", "namespace": "default"},
+        "spec": {"rules": [{"http": {"paths": paths}}]},
+    }
+    await client.create(Ingress, ingress)
+    assert (await find_place(client, "web")).path == "/shop/"
+
+
+async def test_a_name_that_leads_nowhere_lists_what_is_served(server: ApiServer) -> None:
+    client = server.client()
+    with pytest.raises(Failed, match="leads to 'mlflow'; what is served: nothing yet"):
+        await find_place(client, "mlflow")
+    await client.create(HTTPRoute, route("tracking", "/mlflow"))
+    with pytest.raises(Failed, match="what is served: tracking"):
+        await find_place(client, "registry")
+
+
+async def test_the_token_is_the_laptop_users_who_may_do_everything(server: ApiServer) -> None:
+    token = await user_token(server.client())
+    user = server.client(token=token)
+    assert (await user.get(ServiceAccount, HOME, USER))["metadata"]["name"] == USER
+    assert await user_token(server.client()) != "", "a second one is made with what is there"
+
+
+def test_mlflow_gets_the_names_that_its_client_reads() -> None:
+    place = Place("mlflow", "opendatahub", "/mlflow/", "MLflow")
+    assert variables(place, GATEWAY, "secret", "ca.crt", "team-a") == {
+        "MLFLOW_TRACKING_URI": "https://localhost:8443/mlflow",
+        "MLFLOW_TRACKING_TOKEN": "secret",
+        "MLFLOW_TRACKING_SERVER_CERT_PATH": "ca.crt",
+        "MLFLOW_WORKSPACE": "team-a",
+    }
+
+
+def test_another_service_gets_names_made_from_its_own() -> None:
+    made = variables(Place("my-registry", "a", "/", ""), GATEWAY, "secret", "ca.crt", "default")
+    assert made == {"MY_REGISTRY_URL": GATEWAY, "MY_REGISTRY_TOKEN": "secret", "MY_REGISTRY_CA": "ca.crt"}
