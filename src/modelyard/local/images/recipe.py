@@ -30,7 +30,7 @@ class Built:
 
     @property
     def python(self) -> str:
-        return str(self.bin / "python")
+        return sys.executable if self.recipe.lock is None else str(self.bin / "python")
 
     def shown(self) -> list[Path]:
         """The directories of this machine that a container must see, read-only, to run the image."""

@@ -268,12 +268,16 @@ def mounts(view: View) -> list[dict[str, object]]:
     items.append({"type": "dir", "target": "/tmp", "mode": 0o1777})
     items += [{"type": "dir", "target": path, "mode": 0o777} for path in _WRITABLE]
     items.append({"type": "symlink", "target": "/var/run", "to": "/run"})
-    for path in view.shown:
-        if not path.is_relative_to("/usr"):
+    shown = [path for path in view.shown if not path.is_relative_to("/usr")]
+    hidden = [path for path in shown if any(path.is_relative_to(mount.target) for mount in view.mounts)]
+    for path in shown:
+        if path not in hidden:
             items += _host_tree(path, targets)
     for mount in sorted(view.mounts, key=lambda mount: mount.target):
         item = {"type": "bind", "source": str(mount.source), "target": _through_links(mount.target)}
         items.append(item | {"readonly": mount.readonly})
+    # A cache below /tmp would be covered by a volume at /tmp: the image's files go on top of it.
+    items += [{"type": "bind", "source": str(path), "target": str(path), "readonly": True} for path in hidden]
     items += [
         {"type": "bind", "source": str(path), "target": _through_links(target)} for target, path in view.files.items()
     ]

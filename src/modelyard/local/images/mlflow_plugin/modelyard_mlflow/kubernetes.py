@@ -70,9 +70,13 @@ class Kubernetes:
                 method, self._base + path, json=body, timeout=_TIMEOUT, verify=str(ca),
                 headers={"Authorization": f"Bearer {token}", "Accept": "application/json"},
             )  # fmt: skip
-            return answer.status_code, answer.json()
-        except (requests.RequestException, ValueError) as error:
+        except requests.RequestException as error:
             raise NoAnswer(f"the Kubernetes API at {self._base} does not answer: {error}") from error
+        try:
+            return answer.status_code, answer.json()
+        except ValueError:
+            # A kind that is not served (its CRD is not installed) is answered in plain text.
+            return answer.status_code, {"message": answer.text.strip()}
 
     def allowed(self, token: str, namespace: str, need: Need, name: str = "") -> bool:
         """Whether the caller may do this, by his own token. Raises `NotAuthenticated`."""
