@@ -31,12 +31,12 @@ def parse_time(text: str) -> datetime:
 
 def format_time(moment: datetime) -> str:
     """As `metav1.Time` is written: whole seconds."""
-    return _utc(moment).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _utc(moment).isoformat(timespec="seconds").removesuffix("+00:00") + "Z"
 
 
 def format_micro_time(moment: datetime) -> str:
     """As `metav1.MicroTime` is written (Leases, Events): with microseconds."""
-    return _utc(moment).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return _utc(moment).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
 
 
 def utc_now() -> datetime:

@@ -55,6 +55,8 @@ async def serve(
 ) -> None:
     """Serves until SIGTERM or SIGINT. The administrator's kubeconfig is written where asked (default: the directory)."""
     written = kubeconfig or directory / "kubeconfig"
+    # The thread that writes to the disk needs the interpreter only for moments, and every request waits for it.
+    sys.setswitchinterval(0.0005)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

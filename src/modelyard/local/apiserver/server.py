@@ -63,7 +63,8 @@ class ApiServer:
         self.clock = clock
         self._durable = durable
         self._access_control = access_control
-        self.journal = Journal()
+        # A bench is asked for every request; a server that runs for days need only remember the last ones.
+        self.journal = Journal() if directory is None else Journal(most=500)
         self.faults = Faults()
         self.registry = Registry()
         self.hooks = Hooks()

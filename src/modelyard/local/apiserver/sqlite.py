@@ -18,9 +18,11 @@ FORMAT = 1
 _APPLICATION = 0x6D6F6479
 _SCHEMA = """
 CREATE TABLE objects (born INTEGER PRIMARY KEY, storage TEXT NOT NULL, key TEXT NOT NULL, version INTEGER NOT NULL, value BLOB NOT NULL);
-CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), version INTEGER NOT NULL);
-INSERT INTO state VALUES (1, 1);
+INSERT INTO objects VALUES (0, '', '', 1, '');
 """
+"""The row of born 0 is no object: its version is the last one that was given out."""
+_ROW = "(?,?,?,?,?)"
+_MOST_ROWS = 500
 
 Durability = Literal["full", "relaxed"]
 
@@ -65,33 +67,43 @@ class SQLiteJournal:
 
     def load(self) -> tuple[int, list[Stored]]:
         try:
-            version = self._db.execute("SELECT version FROM state").fetchone()[0]
-            rows = self._db.execute("SELECT storage, key, version, value, born FROM objects")
+            version = self._db.execute("SELECT version FROM objects WHERE born = 0").fetchone()[0]
+            rows = self._db.execute("SELECT storage, key, version, value, born FROM objects WHERE born > 0")
             return version, [restored(*row) for row in rows]
         except (sqlite3.DatabaseError, msgspec.MsgspecError, TypeError) as error:
             self.close()
             raise StateUnusable(_damaged(self._path, error)) from error
 
     def append(self, changes: Sequence[Change], version: int) -> None:
+        # Of an object that changed several times in a batch only the last state counts.
+        last: dict[int, Stored | None] = {}
+        for change in changes:
+            last[change.subject.born] = change.new
+        gone = [born for born, new in last.items() if new is None]
+        rows: list[object] = [0, "", "", version, b""]
+        for born, new in last.items():
+            if new is not None:
+                rows += (born, new.storage, new.key, new.version, new.raw)
+        count = len(rows) // 5
+        if not gone and count <= _MOST_ROWS:
+            # One statement is one transaction. Each statement that this thread runs makes it wait for the interpreter again.
+            self._insert(rows, count)
+            return
         db = self._db
         db.execute("BEGIN IMMEDIATE")
         try:
-            # One object may change several times in a batch: the order of the rows decides.
-            for change in changes:
-                new = change.new
-                if new is not None:
-                    db.execute(
-                        "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?)",
-                        (new.born, new.storage, new.key, new.version, new.raw),
-                    )
-                elif change.old is not None:
-                    db.execute("DELETE FROM objects WHERE born = ?", (change.old.born,))
-            db.execute("UPDATE state SET version = ?", (version,))
+            for first in range(0, count, _MOST_ROWS):
+                part = rows[first * 5 : (first + _MOST_ROWS) * 5]
+                self._insert(part, len(part) // 5)
+            db.executemany("DELETE FROM objects WHERE born = ?", [(born,) for born in gone])
             db.execute("COMMIT")
         except BaseException:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
+
+    def _insert(self, values: list[object], count: int) -> None:
+        self._db.execute(f"INSERT OR REPLACE INTO objects VALUES {','.join([_ROW] * count)}", values)
 
     def close(self) -> None:
         self._db.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 
 from modelyard.kube.kinds import Object
@@ -84,12 +85,13 @@ class Watches:
 
 
 class Signal:
-    """Wakes the watches of one collection."""
+    """Wakes the watches of one collection, and keeps the last frames that they share."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("_held", "_waiting")
 
     def __init__(self, store: Store, storage: str) -> None:
         self._waiting: list[asyncio.Future[None]] = []
+        self._held: deque[Change] = deque()
         store.listen(self._change, storage)
 
     def _change(self, change: Change) -> None:
@@ -104,6 +106,12 @@ class Signal:
         future = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         return future
+
+    def hold(self, change: Change) -> None:
+        """Lets go of the frames of the oldest change when there are many: who is that late encodes for himself."""
+        self._held.append(change)
+        if len(self._held) > _CHUNK:
+            self._held.popleft().frames = None
 
     def forget(self, future: asyncio.Future[None]) -> None:
         """The waiter was woken by something else, or is no more."""
@@ -257,6 +265,8 @@ class Watch:
             raw = await rendering.view(change.new, self.resource)
         frame = _frame(type, self._shape(raw))
         if self._maker is None:
+            if not change.frames:
+                self._watches.signal(self.resource.storage).hold(change)
             change.frames[key] = frame
         return frame
 

@@ -171,6 +171,34 @@ async def test_state_survives_a_restart(tmp_path: Path) -> None:
     await again.close()
 
 
+async def test_object_that_comes_and_goes_in_one_batch_leaves_nothing(tmp_path: Path) -> None:
+    store = Store(SQLiteJournal(tmp_path))
+
+    async def come_and_go(name: str) -> None:
+        creating = asyncio.create_task(store.put("things", thing(name), None))
+        await asyncio.sleep(0)
+        pending = store.latest("things", "n", name)
+        assert pending is not None
+        await asyncio.gather(creating, store.remove(pending))
+
+    await asyncio.gather(*(come_and_go(f"t{index}") for index in range(20)), store.put("things", thing("stays"), None))
+    version = store.version
+    await store.close()
+    again = Store(SQLiteJournal(tmp_path))
+    assert again.version == version
+    assert [stored.name for stored in again.items("things")] == ["stays"]
+    await again.close()
+
+
+async def test_large_batch_is_kept_whole(tmp_path: Path) -> None:
+    store = Store(SQLiteJournal(tmp_path, "relaxed"))
+    await asyncio.gather(*(store.put("things", thing(f"t{index}"), None) for index in range(1500)))
+    await store.close()
+    again = Store(SQLiteJournal(tmp_path))
+    assert again.count("things") == 1500
+    await again.close()
+
+
 async def test_second_server_on_one_directory_is_refused(tmp_path: Path) -> None:
     async with ApiServer(tmp_path):
         with pytest.raises(StateUnusable, match="is in use by another API server"):
@@ -215,7 +243,7 @@ async def test_damaged_rows_are_refused(tmp_path: Path) -> None:
     await store.put("things", thing("a"), None)
     await store.close()
     database = sqlite3.connect(tmp_path / "state.db")
-    database.execute("UPDATE objects SET value = x'7b'")
+    database.execute("UPDATE objects SET value = x'7b' WHERE born > 0")
     database.commit()
     database.close()
     with pytest.raises(StateUnusable, match="restore it from a copy, or move it away"):
