@@ -38,10 +38,12 @@ class Expression:
 
     def evaluate(self, activation: Any) -> Any:
         """A Python value. Raises `CelRuntimeError`."""
-        value = self.program.eval(activation)
-        if value.type() == cel.Type.ERROR:
-            raise CelRuntimeError(_go_words(str(value.value())))
-        return value.value()
+        result = self.program.eval(activation)
+        value = result.value()
+        # Asking for the type costs as much as the evaluation; only a text can be an error.
+        if type(value) is str and result.type() == cel.Type.ERROR:
+            raise CelRuntimeError(_go_words(value))
+        return value
 
 
 class Environment:

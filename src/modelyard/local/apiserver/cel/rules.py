@@ -67,6 +67,9 @@ class _Node:
     environment: Environment | None = None
     view: View | None = None
     old_view: View | None = None
+    at_create: Expression | None = None
+    """All rules that need no old value as one: when it holds, none has to be looked at alone."""
+    at_update: Expression | None = None
     properties: dict[str, _Node] = field(default_factory=dict)
     additional: _Node | None = None
     items: _Node | None = None
@@ -114,7 +117,20 @@ def _compile_node(node: Node, resource: bool) -> _Node | None:
         uses = _united([uses_of("self", program.syntax) for program in programs])
         old_uses = _united([uses_of("oldSelf", program.syntax) for program in programs])
         compiled.view, compiled.old_view = compile_view(shape, uses), compile_view(shape, old_uses)
+        compiled.at_create = _together([r for r in compiled.rules if not r.uses_old], compiled.environment)
+        compiled.at_update = _together(compiled.rules, compiled.environment)
     return compiled
+
+
+def _together(rules: list[Rule], environment: Environment) -> Expression | None:
+    """Several rules as one expression: evaluating it once costs little more than one of them."""
+    if len(rules) < 2 or any(rule.error or rule.optional_old or rule.program is None for rule in rules):
+        return None
+    try:
+        return environment.compile(" && ".join(f"({rule.source['rule']}\n)" for rule in rules))
+    except CelSyntaxError:
+        # Too many or too deep for one expression.
+        return None
 
 
 def _united(trees: list[Any]) -> Any:
@@ -218,6 +234,9 @@ def _evaluate(node: _Node, value: Any, old: Any, path: str, anchor: tuple[Any, A
     if old is not None:
         variables["oldSelf"] = old if node.old_view is None else node.old_view(old)
     activation = environment.activation(variables)
+    together = node.at_create if old is None else node.at_update
+    if together is not None and _holds(together, activation):
+        return
     shown = path or "<nil>"
     for rule in node.rules:
         program = rule.program
@@ -245,6 +264,13 @@ def _evaluate(node: _Node, value: Any, old: Any, path: str, anchor: tuple[Any, A
             place = path + separator + rule.field_path
         detail = _message(rule, activation) or rule.default_message
         out.append(_cause(rule, place or "<nil>", value, node.type_name, detail))
+
+
+def _holds(program: Expression, activation: Any) -> bool:
+    try:
+        return program.evaluate(activation) is True
+    except CelRuntimeError:
+        return False
 
 
 def _failure(error: str, rule: Rule) -> str:

@@ -129,9 +129,27 @@ def _compile(schema: Mapping[str, Any]) -> Check:
             matched += on_object(value, path, out, old)
         return matched
 
-    return check
+    return check if schema.keys() - _PLAIN_KEYWORDS else _plain(single, check)
 
 
+def _plain(type_name: str, check: Check) -> Check:
+    """Most values are plain ones: their type is all there is to check."""
+    wanted, matched = _PLAIN_TYPES.get(type_name, (None, 0))
+    if wanted is None:
+        return check
+
+    def check_plain(value: Any, path: str, out: list[Finding], old: Any) -> int:
+        if type(value) is wanted and (wanted is not int or -(2**63) <= value < 2**63):
+            return matched
+        return check(value, path, out, old)
+
+    return check_plain
+
+
+_PLAIN_TYPES: dict[str, tuple[type, int]] = {"string": (str, 7), "boolean": (bool, 6), "integer": (int, 8)}
+_PLAIN_KEYWORDS = frozenset(
+    {"type", "description", "default", "nullable", "title", "example", "externalDocs", "x-kubernetes-validations"}
+)
 _JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
 _JSON_FORMATS = {int: "int64", float: "float64"}
 
@@ -272,7 +290,9 @@ def _by_keys(elements: list[Any], keys: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _object_check(schema: Mapping[str, Any]) -> Check:
-    properties = {name: _Lazy(child) for name, child in (schema.get("properties") or {}).items()}
+    properties: dict[str, Check] = {}
+    for property_name, child_schema in (schema.get("properties") or {}).items():
+        properties[property_name] = _Lazy(child_schema, properties, property_name)
     needed = schema.get("required") or ()
     fewest, most = schema.get("minProperties"), schema.get("maxProperties")
     additional = schema.get("additionalProperties")
@@ -311,16 +331,21 @@ def _object_check(schema: Mapping[str, Any]) -> Check:
 class _Lazy:
     """A check that compiles when data first reaches it: most of a big schema is never met."""
 
-    __slots__ = ("_check", "_schema")
+    __slots__ = ("_check", "_holder", "_name", "_schema")
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
+    def __init__(self, schema: Mapping[str, Any], holder: dict[str, Check] | None = None, name: str = "") -> None:
         self._schema = schema
         self._check: Check | None = None
+        self._holder = holder
+        self._name = name
 
     def __call__(self, value: Any, path: str, out: list[Finding], old: Any) -> int:
         check = self._check
         if check is None:
             check = self._check = _compile(self._schema)
+            if self._holder is not None:
+                # From now on the compiled check is called straight away.
+                self._holder[self._name] = check
         return check(value, path, out, old)
 
 
@@ -352,12 +377,11 @@ def _combinations(schema: Mapping[str, Any]) -> Check | None:
 
     def check(value: Any, path: str, out: list[Finding], old: Any) -> int:
         matched = 0
-        quoted = go_quote(path)
         if any_of:
             valid, best, count = _branches(any_of, value, path, old, first_only=True)
             matched += count
             if not valid:
-                out.append(Finding("composite", "", "", f"{quoted} must validate at least one schema (anyOf)"))
+                out.append(Finding("composite", "", "", f"{go_quote(path)} must validate at least one schema (anyOf)"))
                 out.extend(best)
         if one_of:
             valid, best, count = _branches(one_of, value, path, old, first_only=False)
@@ -365,7 +389,7 @@ def _combinations(schema: Mapping[str, Any]) -> Check | None:
                 matched += count
             else:
                 words = f"Found {valid} valid alternatives" if valid else "Found none valid"
-                text = f"{quoted} must validate one and only one schema (oneOf). {words}"
+                text = f"{go_quote(path)} must validate one and only one schema (oneOf). {words}"
                 out.append(Finding("composite", "", "", text))
                 if not valid:
                     out.extend(best)
@@ -378,12 +402,14 @@ def _combinations(schema: Mapping[str, Any]) -> Check | None:
                 failed += len(out) > before
             if failed:
                 words = ". None validated" if failed == len(all_of) else ""
-                out.append(Finding("composite", "", "", f"{quoted} must validate all the schemas (allOf){words}"))
+                out.append(
+                    Finding("composite", "", "", f"{go_quote(path)} must validate all the schemas (allOf){words}")
+                )
         if check_not is not None:
             found: list[Finding] = []
             check_not(value, path, found, UNRELATED)
             if not found:
-                out.append(Finding("composite", "", "", f"{quoted} must not validate the schema (not)"))
+                out.append(Finding("composite", "", "", f"{go_quote(path)} must not validate the schema (not)"))
         return matched
 
     return check
