@@ -11,6 +11,7 @@ from modelyard.local.apiserver import catalog
 from modelyard.local.apiserver.admission.calls import ServiceResolver, WebhookClient
 from modelyard.local.apiserver.admission.chain import AdmissionChain
 from modelyard.local.apiserver.admission.configurations import Webhooks
+from modelyard.local.apiserver.admission.releases import StorageReleases
 from modelyard.local.apiserver.admission.webhooks import WebhookAdmission
 from modelyard.local.apiserver.auth.authentication import TokenAuthenticator
 from modelyard.local.apiserver.auth.bootstrap import AccessDefaults
@@ -52,6 +53,7 @@ class Parts:
     custom_resources: CustomResources
     access: AccessDefaults
     token_secrets: TokenSecrets
+    storage: StorageReleases
     authenticator: TokenAuthenticator
     webhook_client: WebhookClient
     kubelet: Kubelet
@@ -60,6 +62,7 @@ class Parts:
         await self.access.start()
         self.custom_resources.start()
         self.token_secrets.start()
+        self.storage.start()
 
     async def stop(self) -> None:
         for part in self._all():
@@ -72,7 +75,7 @@ class Parts:
         return any(part.busy for part in self._all())
 
     def _all(self) -> tuple[Part, ...]:
-        return (self.token_secrets, self.custom_resources, self.access)
+        return (self.storage, self.token_secrets, self.custom_resources, self.access)
 
 
 def assemble(server: ApiServer, *, access_control: bool) -> Parts:
@@ -115,4 +118,5 @@ def assemble(server: ApiServer, *, access_control: bool) -> Parts:
     token_secrets = TokenSecrets(
         server.store, server.registry, server.writes, server.deletions, tokens, server.root_certificate
     )
-    return Parts(custom_resources, access, token_secrets, authenticator, client, kubelet)
+    storage = StorageReleases(server.store, server.registry, server.writes)
+    return Parts(custom_resources, access, token_secrets, storage, authenticator, client, kubelet)

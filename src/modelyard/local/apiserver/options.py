@@ -42,7 +42,8 @@ class WriteOptions:
             options["force"] = True
         if self.field_manager:
             options["fieldManager"] = self.field_manager
-        options["fieldValidation"] = self.field_validation
+        if self.field_validation != "Warn":
+            options["fieldValidation"] = self.field_validation
         return options
 
 

@@ -159,7 +159,7 @@ def _problem(code: int, reason: str, message: str, details: Object | None = None
     status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message}
     if reason:
         status["reason"] = reason
-    if details:
+    if details is not None:
         status["details"] = {key: value for key, value in details.items() if value not in ("", None)}
     status["code"] = code
     return Problem(status)

@@ -73,21 +73,26 @@ def _at(obj: Object, path: str) -> Any:
     return value
 
 
+def set_replicas(resource: ServedResource, obj: Object, replicas: int) -> None:
+    """Puts a Scale's replicas where the resource has them."""
+    spec_path, _, _ = _paths(resource)
+    *parents, last = spec_path.split(".")
+    target = obj
+    for name in parents:
+        target = target.setdefault(name, {})
+    target[last] = replicas
+
+
 def scaling(write: Write, change: Transform) -> Transform:
     """Turns a change of the Scale into a change of the object that it belongs to."""
     resource = write.resource
-    spec_path, _, _ = _paths(resource)
 
     async def scaled(raw: bytes | None) -> Object:
         assert raw is not None
         obj = decode(raw)
         new = await change(encode(scale_of(resource, obj)))
         _check(write, new)
-        target = obj
-        *parents, last = spec_path.split(".")
-        for name in parents:
-            target = target.setdefault(name, {})
-        target[last] = (new.get("spec") or {}).get("replicas") or 0
+        set_replicas(resource, obj, (new.get("spec") or {}).get("replicas") or 0)
         wanted = (new.get("metadata") or {}).get("resourceVersion")
         if wanted:
             obj["metadata"]["resourceVersion"] = wanted

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import os
 import ssl
 from collections.abc import Callable
 from functools import lru_cache
@@ -83,8 +84,8 @@ class WebhookClient:
 
     async def call(self, config: Object, review: Object, seconds: float) -> Object:
         """Posts a review and returns the one that comes back. Raises WebhookFailure."""
-        shown, connect, server_name, host = self._address(config)
-        timed = f"{shown}{'&' if '?' in shown else '?'}timeout={int(seconds)}s"
+        wait = f"timeout={int(seconds)}s"
+        shown, connect, server_name, host = self._address(config, wait)
         context = self._context(config.get("caBundle") or "")
         if self._session is None:
             self._session = aiohttp.ClientSession(trust_env=False)
@@ -92,7 +93,7 @@ class WebhookClient:
         try:
             async with asyncio.timeout(seconds):
                 async with self._session.post(
-                    f"{connect}{'&' if '?' in connect else '?'}timeout={int(seconds)}s",
+                    connect,
                     data=msgspec.json.encode(review),
                     headers=headers,
                     ssl=context,
@@ -102,34 +103,35 @@ class WebhookClient:
                     raw = await response.content.read(_MOST_BYTES)
                     status = response.status
         except TimeoutError:
-            raise WebhookFailure(f"Post {go_quote(timed)}: context deadline exceeded") from None
+            raise WebhookFailure(f"Post {go_quote(shown)}: context deadline exceeded") from None
         except (aiohttp.ClientError, ssl.SSLError, OSError, ValueError) as error:
-            raise WebhookFailure(f"Post {go_quote(timed)}: {_why(error)}") from None
+            raise WebhookFailure(f"Post {go_quote(shown)}: {_why(error)}") from None
         if status != 200:
             raise WebhookFailure(_status_text(status, raw))
         try:
             answer: Object = msgspec.json.decode(raw, type=dict)
         except msgspec.DecodeError as error:
-            raise WebhookFailure(f"the answer is no JSON object: {error}") from None
+            raise WebhookFailure(f"couldn't get version/kind; json parse error: {error}") from None
         return answer
 
-    def _address(self, config: Object) -> tuple[str, str, str | None, str]:
+    def _address(self, config: Object, wait: str) -> tuple[str, str, str | None, str]:
         """The URL as messages show it, the URL to connect to, the name in the certificate, and the Host header."""
         url = config.get("url")
         if url:
             parts = urlsplit(url)
-            return url, url, parts.hostname, parts.netloc
+            whole = f"{url}{'&' if parts.query else '?'}{wait}"
+            return whole, whole, parts.hostname, parts.netloc
         service = config.get("service") or {}
         namespace, name = service.get("namespace", ""), service.get("name", "")
         port, path = service.get("port") or 443, service.get("path") or ""
         server_name = f"{name}.{namespace}.svc"
-        shown = f"https://{server_name}:{port}/{path.lstrip('/')}"
+        shown = f"https://{server_name}:{port}/{path.lstrip('/')}?{wait}"
         try:
             host, number = self.resolve(namespace, name, port)
         except WebhookFailure as failure:
             raise WebhookFailure(f"Post {go_quote(shown)}: {failure}") from None
         place = f"[{host}]" if ":" in host else host
-        return shown, f"https://{place}:{number}/{path.lstrip('/')}", server_name, f"{server_name}:{port}"
+        return shown, f"https://{place}:{number}/{path.lstrip('/')}?{wait}", server_name, f"{server_name}:{port}"
 
     @staticmethod
     def _context(bundle: str) -> ssl.SSLContext:
@@ -148,12 +150,21 @@ def _ssl_context(bundle: str) -> ssl.SSLContext:
 
 def _why(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return f"tls: failed to verify certificate: {error.certificate_error}"
+        return f"tls: failed to verify certificate: x509: {_certificate_problem(error.certificate_error)}"
     if isinstance(error, aiohttp.ClientConnectorError):
-        return (
-            f"dial tcp {error.host}:{error.port}: connect: {(error.os_error.strerror or str(error.os_error)).lower()}"
-        )
+        number = error.os_error.errno
+        text = os.strerror(number).lower() if number else str(error.os_error)
+        return f"dial tcp {error.host}:{error.port}: connect: {text}"
     return str(error) or type(error).__name__
+
+
+def _certificate_problem(error: Exception) -> str:
+    code = error.verify_code if isinstance(error, ssl.SSLCertVerificationError) else 0
+    if code in (9, 10):
+        return "certificate has expired or is not yet valid"
+    if code in (62, 64):
+        return str(getattr(error, "verify_message", error))
+    return "certificate signed by unknown authority"
 
 
 def _status_text(status: int, raw: bytes) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.admission.plugins import (
@@ -18,6 +19,7 @@ from modelyard.local.apiserver.admission.pods import DefaultTolerations, Priorit
 from modelyard.local.apiserver.admission.webhooks import Rounds, WebhookAdmission
 from modelyard.local.apiserver.auth.escalation import EscalationGuard
 from modelyard.local.apiserver.hooks import Admission
+from modelyard.local.apiserver.scale import SCALE, scale_of, set_replicas
 from modelyard.local.apiserver.store import Store
 
 
@@ -47,6 +49,15 @@ class AdmissionChain:
         )
 
     async def mutate(self, admission: Admission, obj: Object | None, old: Object | None) -> Object | None:
+        if _scales(admission) and obj is not None and old is not None:
+            # Webhooks see the Scale; what they change of it goes into the object.
+            shown = await self._mutate(_as_scale(admission), *_scales_of(admission, obj, old))
+            if shown is not None:
+                set_replicas(admission.resource, obj, (shown.get("spec") or {}).get("replicas") or 0)
+            return obj
+        return await self._mutate(admission, obj, old)
+
+    async def _mutate(self, admission: Admission, obj: Object | None, old: Object | None) -> Object | None:
         await self._mutate_own(admission, obj, old)
         if self._webhooks.concerns(admission):
             rounds = Rounds()
@@ -66,8 +77,23 @@ class AdmissionChain:
                 await plugin.mutate(admission, obj, old)
 
     async def validate(self, admission: Admission, obj: Object | None, old: Object | None) -> None:
+        if _scales(admission) and obj is not None and old is not None:
+            obj, old = _scales_of(admission, obj, old)
+            admission = _as_scale(admission)
         for plugin in self._plugins:
             if plugin.concerns(admission):
                 await plugin.validate(admission, obj, old)
         if self._webhooks.concerns(admission):
             await self._webhooks.validate(admission, obj, old)
+
+
+def _scales(admission: Admission) -> bool:
+    return admission.subresource == "scale" and admission.kind is None
+
+
+def _as_scale(admission: Admission) -> Admission:
+    return replace(admission, kind=SCALE)
+
+
+def _scales_of(admission: Admission, obj: Object, old: Object) -> tuple[Object, Object]:
+    return scale_of(admission.resource, obj), scale_of(admission.resource, old)

@@ -42,8 +42,9 @@ class HookRule:
         return namespaced == (self.scope == "Namespaced")
 
     def _names(self, plural: str, subresource: str) -> bool:
+        # A wildcard for subresources stands for the resource itself, too.
         if not subresource:
-            return bool(self.resources & {"*", "*/*", plural})
+            return bool(self.resources & {"*", "*/*", plural, f"{plural}/*"})
         return bool(self.resources & {"*/*", f"{plural}/{subresource}", f"*/{subresource}", f"{plural}/*"})
 
 

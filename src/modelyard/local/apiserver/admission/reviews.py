@@ -16,9 +16,16 @@ from modelyard.local.apiserver.auth.reviews import user_info
 from modelyard.local.apiserver.hooks import Admission
 from modelyard.local.apiserver.problems import Problem, go_quote
 
+_REVIEWS = (("admission.k8s.io/v1", "AdmissionReview"), ("admission.k8s.io/v1beta1", "AdmissionReview"))
+_OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
+
 
 class BadAnswer(Exception):
     """A webhook's answer that cannot be used; the message says why, as Kubernetes would."""
+
+
+class Unreadable(BadAnswer):
+    """An answer that is no AdmissionReview at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +63,18 @@ def review(invocation: Invocation, admission: Admission, obj: Object | None, old
         "object": obj,
         "oldObject": old,
         "dryRun": admission.dry_run,
-        "options": admission.options or None,
+        "options": _options(admission),
     }
     return {"kind": "AdmissionReview", "apiVersion": f"admission.k8s.io/{version}", "request": request}
+
+
+def _options(admission: Admission) -> Object | None:
+    """Patches are shown with the options of an update."""
+    kind = _OPTIONS.get(admission.operation)
+    if kind is None:
+        return admission.options or None
+    shown = {name: value for name, value in admission.options.items() if name != "force"}
+    return {"kind": kind, "apiVersion": "meta.k8s.io/v1"} | shown | {"kind": kind}
 
 
 def _kind(kind: Kind) -> Object:
@@ -71,6 +87,11 @@ def _resource(kind: Kind) -> Object:
 
 def read_answer(question: Object, answer: Object, *, mutating: bool) -> Answer:
     """What a webhook said. Raises BadAnswer."""
+    if (answer.get("apiVersion"), answer.get("kind")) not in _REVIEWS:
+        raise Unreadable(
+            f'no kind "{answer.get("kind")}" is registered for version "{answer.get("apiVersion")}" in scheme '
+            '"pkg/runtime/scheme.go:111"'
+        )
     response = answer.get("response")
     if not isinstance(response, dict):
         raise BadAnswer("webhook response was absent")

@@ -10,7 +10,7 @@ from modelyard.kube.kinds import Object
 from modelyard.kube.patches import PatchError, json_patch
 from modelyard.local.apiserver.admission.calls import WebhookClient
 from modelyard.local.apiserver.admission.configurations import Invocation, Webhook, Webhooks
-from modelyard.local.apiserver.admission.reviews import Answer, BadAnswer, denial, read_answer, review
+from modelyard.local.apiserver.admission.reviews import Answer, BadAnswer, Unreadable, denial, read_answer, review
 from modelyard.local.apiserver.conversion import WebhookFailure
 from modelyard.local.apiserver.hooks import Admission
 from modelyard.local.apiserver.problems import Problem, bad_request, forbidden, go_quote, internal_error
@@ -77,7 +77,7 @@ class WebhookAdmission:
         if after == before:
             return None
         changed = await _converted(after, invocation.resource, admission.resource)
-        if not admission.subresource or admission.kind is None:
+        if admission.kind is None:
             admission.resource.strategy.default(changed)
         return changed
 
@@ -144,6 +144,8 @@ class WebhookAdmission:
             raise CallFailed(f"{failed}: failed to call webhook: {failure}") from None
         try:
             answer = read_answer(question, raw, mutating=webhook.mutating)
+        except Unreadable as bad:
+            raise CallFailed(f"{failed}: failed to call webhook: {bad}") from None
         except BadAnswer as bad:
             raise CallFailed(f"{failed}: received invalid webhook response: {bad}") from None
         admission.warnings += answer.warnings
@@ -189,7 +191,8 @@ class Rounds:
 
 
 async def _converted(obj: Object, source: ServedResource, target: ServedResource) -> Object:
-    if source is target or source.kind.api_version == target.kind.api_version:
+    foreign = obj.get("kind") not in (None, source.kind.kind)
+    if foreign or source is target or source.kind.api_version == target.kind.api_version:
         return obj
     convert = target.convert or source.convert
     if convert is None:

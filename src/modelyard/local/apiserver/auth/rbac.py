@@ -186,7 +186,7 @@ class Rbac:
             for rule in rules:
                 if rule.allows(attributes):
                     return Decision(True, f"RBAC: allowed by {grant}")
-        return Decision(False, f"RBAC: {aggregate(problems)}" if problems else "")
+        return Decision(False, f"rbac: RBAC: {aggregate(problems)}" if problems else "")
 
     def _granted(self, user: UserInfo, namespace: str) -> Iterator[Grant]:
         """Cluster-wide grants first, then those of the namespace."""

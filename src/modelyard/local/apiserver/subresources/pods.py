@@ -31,12 +31,16 @@ from modelyard.local.apiserver.problems import (
 from modelyard.local.apiserver.requests import Reply, Upgrade, WebSocket
 from modelyard.local.apiserver.resources import Call, Handler
 from modelyard.local.apiserver.store import Store, decode
+from modelyard.local.apiserver.subresources.admitting import admit
 from modelyard.local.apiserver.subresources.kubelet import Kubelet
 from modelyard.local.apiserver.writes import Write, Writes
 
 if TYPE_CHECKING:
     from modelyard.local.apiserver.deletion import Deletions
 
+_BINDING = Kind("", "v1", "Binding", "bindings")
+_EXEC_OPTIONS = Kind("", "v1", "PodExecOptions", "pods")
+_EVICTION = Kind("policy", "v1", "Eviction", "evictions")
 _LOG_OPTIONS = Kind("", "v1", "PodLogOptions", "pods")
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -93,6 +97,8 @@ class PodSubresources:
         if not call.request.params("command"):
             raise bad_request("you must specify at least 1 command for the container")
 
+        await admit(call, "CONNECT", _EXEC_OPTIONS, _exec_options(call, container))
+
         async def run(socket: WebSocket) -> None:
             try:
                 await self.kubelet.execute(call.namespace, call.name, container, call.request.query, socket)
@@ -120,6 +126,7 @@ class PodSubresources:
         if causes:
             raise custom(500, "", causes[0] if len(causes) == 1 else f"[{', '.join(causes)}]")
         self._pod(call)
+        binding = await admit(call, "CREATE", _BINDING, {"kind": "Binding", "apiVersion": "v1"} | binding)
         node = binding["target"]["name"]
         about = Kind("", "v1", "Pod", "pods/binding")
 
@@ -164,6 +171,8 @@ class PodSubresources:
 
     async def evict(self, call: Call) -> Object:
         pod = self._pod(call)
+        wanted_eviction: Object = {"kind": "Eviction", "apiVersion": "policy/v1"} | (call.body or {})
+        eviction = await admit(call, "CREATE", _EVICTION, wanted_eviction)
         labels = pod["metadata"].get("labels") or {}
         for stored in self._store.items(PodDisruptionBudget.resource, call.namespace):
             budget = stored.decode()
@@ -174,11 +183,19 @@ class PodSubresources:
                 message = f"The disruption budget {stored.name} needs more healthy pods"
                 problem.status["details"]["causes"] = [{"reason": "DisruptionBudget", "message": message}]
                 raise problem
-        options = (call.body or {}).get("deleteOptions") or {}
+        options = eviction.get("deleteOptions") or {}
         grace = options.get("gracePeriodSeconds")
         wanted = DeleteOptions(grace=grace) if isinstance(grace, int) else DeleteOptions()
         await self._deletions.delete(Deletion(call.resource, call.namespace, call.name, call.user, wanted))
         return dict(_SUCCESS)
+
+
+def _exec_options(call: Call, container: str) -> Object:
+    options: Object = {"kind": "PodExecOptions", "apiVersion": "v1"}
+    for name in ("stdin", "stdout", "stderr", "tty"):
+        if call.request.flag(name):
+            options[name] = True
+    return options | {"container": container, "command": call.request.params("command")}
 
 
 def _failure(problem: Problem) -> bytes:

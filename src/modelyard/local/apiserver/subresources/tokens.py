@@ -20,6 +20,7 @@ from modelyard.local.apiserver.builtin.shapes import ShapeError, reader_for
 from modelyard.local.apiserver.problems import bad_request, conflict, invalid, invalid_value, not_found
 from modelyard.local.apiserver.resources import Call
 from modelyard.local.apiserver.store import Store, Stored
+from modelyard.local.apiserver.subresources.admitting import admit
 
 TOKEN_REQUEST = Kind("authentication.k8s.io", "v1", "TokenRequest", "tokenrequests")
 _KINDS = {"Pod": Pod, "Secret": Secret, "Node": Node}
@@ -48,13 +49,22 @@ class TokenRequests:
                 f"({account.uid})"
             )
             raise conflict(Kind("authentication.k8s.io", "v1", "", "TokenRequest"), call.name, why)
-        seconds = spec["expirationSeconds"]
-        _check_seconds(seconds)
         spec["audiences"] = spec.get("audiences") or list(self._tokens.audiences)
+        spec.setdefault("boundObjectRef", None)
+        now = self._clock()
+        request["metadata"] = metadata | {
+            "name": call.name,
+            "namespace": call.namespace,
+            "uid": account.uid,
+            "creationTimestamp": format_time(now),
+        }
+        _check_seconds(spec["expirationSeconds"])
+        request = await admit(call, "CREATE", TOKEN_REQUEST, request)
+        spec = request["spec"]
+        seconds = spec["expirationSeconds"]
         bound = self._bound(call, spec.get("boundObjectRef"))
         own = all(audience in self._tokens.audiences for audience in spec["audiences"])
         extended = seconds == PROJECTED_SECONDS and own and any(each.kind == Pod for each in bound)
-        now = self._clock()
         token = self._tokens.issue(
             Issue(
                 call.namespace,
@@ -65,13 +75,6 @@ class TokenRequests:
                 seconds if extended else 0,
             )
         )
-        request["metadata"] = metadata | {
-            "name": call.name,
-            "namespace": call.namespace,
-            "uid": account.uid,
-            "creationTimestamp": format_time(now),
-        }
-        spec.setdefault("boundObjectRef", None)
         request["status"] = {"token": token, "expirationTimestamp": format_time(now + timedelta(seconds=seconds))}
         return request
 
