@@ -310,8 +310,9 @@ def _pruned(merged: Object, managed: Managed, last: Share, write: Write) -> tupl
 
 def _described(obj: Object) -> str:
     metadata = obj.get("metadata") or {}
-    api_version = obj.get("apiVersion") or ""
-    return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {api_version}, Kind={obj.get('kind', '')}"
+    group, _, version = str(obj.get("apiVersion") or "").rpartition("/")
+    kind = f"{group}/{version}, Kind={obj.get('kind', '')}"
+    return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {kind}"
 
 
 def _allowed_conflicts(live: Object, write: Write) -> FieldSet | None:

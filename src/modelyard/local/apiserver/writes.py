@@ -215,7 +215,10 @@ class Writes:
         for attempt in range(_CONFLICT_ATTEMPTS):
             current = store.latest(resource.storage, write.namespace, write.name)
             if current is None:
-                if not (applying or (resource.create_on_update and not write.subresource)):
+                if not (
+                    applying
+                    or (resource.create_on_update and options_kind == "UpdateOptions" and not write.subresource)
+                ):
                     raise problems.not_found(resource.kind, write.name)
                 return await self._create_by_update(write, transform, options_kind, applying=applying)
             raw = await rendering.view(current, resource)
