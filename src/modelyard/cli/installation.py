@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from modelyard.kube.crd import definition_of
 from modelyard.kube.kinds import Object
+from modelyard.operators.registry import SHARED
 from modelyard.runtime import rbac
 from modelyard.runtime.operator import Operator
 from modelyard.runtime.webhooks import ServiceAddress, conversion_stanza, webhook_configurations
@@ -28,6 +29,8 @@ class Choice:
     replicas: int = 1
     watch_namespace: str | None = None
     """Limits everything namespaced to one namespace."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the operators that the process is to have: the role was made for these."""
 
 
 def crds(operators: Sequence[Operator], address: ServiceAddress, ca_bundle: bytes = b"") -> list[Object]:
@@ -117,7 +120,7 @@ def _services(operators: Sequence[Operator], choice: Choice) -> list[Object]:
 
 
 def _deployment(operators: Sequence[Operator], choice: Choice) -> Object:
-    names = ",".join(operator.name for operator in operators)
+    names = ",".join(operator.name for operator in operators if operator.name not in SHARED)
     arguments = ["run", f"--operators={names}", "--lease", "--health-host=0.0.0.0", f"--health-port={HEALTH_PORT}"]
     if choice.watch_namespace:
         arguments.append(f"--namespace={choice.watch_namespace}")
@@ -125,7 +128,10 @@ def _deployment(operators: Sequence[Operator], choice: Choice) -> Object:
         "name": "controllers",
         "image": choice.image,
         "args": arguments,
-        "env": [{"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}],
+        "env": [
+            {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+            *({"name": name, "value": value} for name, value in sorted(choice.settings.items())),
+        ],
         "ports": [
             {"name": "webhooks", "containerPort": WEBHOOK_PORT, "protocol": "TCP"},
             {"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},

@@ -2,8 +2,10 @@
 
 examples:
   modelyard manifests --image registry.example.com/modelyard:0.1.0 | kubectl apply --server-side -f -
-  modelyard manifests --operators mlflow --namespace opendatahub
+  MLFLOW_URL=https://ml.example.com modelyard manifests --operators mlflow --namespace opendatahub
   modelyard manifests --only crds | kubectl apply --server-side -f -       upgrade the definitions first
+  modelyard manifests --only plane | kubectl delete -f -                   uninstall; resources and their data stay
+Settings of the operators that are set in this environment go into the Deployment, and the role is made for them.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Mapping
 
 import yaml
 
@@ -28,7 +31,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--watch-namespace", metavar="NAMESPACE", help="act on this namespace only, with Roles instead of ClusterRoles"
     )
-    parser.add_argument("--only", choices=["all", "crds", "rbac"], default="all", help="a part of it (default: all)")
+    parser.add_argument(
+        "--only",
+        choices=["all", "crds", "rbac", "plane"],
+        default="all",
+        help="a part of it; plane: all but the definitions and the namespace (default: all)",
+    )
     parser.add_argument("-o", "--output", choices=["yaml", "json"], default="yaml")
 
 
@@ -40,18 +48,18 @@ def operator_names(args: argparse.Namespace) -> list[str] | None:
     return [name.strip() for name in args.operators.split(",") if name.strip()] if args.operators else None
 
 
-def load_operators(names: list[str] | None) -> list[Operator]:
+def load_operators(names: list[str] | None, environ: Mapping[str, str] | None = None) -> list[Operator]:
     """The chosen operators with the settings of this process; a bad name or setting is said."""
     try:
-        return load(names, os.environ)
+        return load(names, os.environ if environ is None else environ)
     except (UnknownOperator, ValueError) as error:
         raise Failed(str(error)) from None
 
 
-def load_shared() -> list[Operator]:
+def load_shared(environ: Mapping[str, str] | None = None) -> list[Operator]:
     """What runs besides them."""
     try:
-        return shared(os.environ)
+        return shared(os.environ if environ is None else environ)
     except ValueError as error:
         raise Failed(str(error)) from None
 
@@ -59,16 +67,27 @@ def load_shared() -> list[Operator]:
 def run(args: argparse.Namespace) -> int:
     if args.replicas < 1:
         raise Failed(f"--replicas {args.replicas}: at least one is needed; to stop the plane scale its Deployment to 0")
-    operators = [*load_operators(operator_names(args)), *load_shared()]
-    made = manifests(operators, Choice(args.namespace, args.image, args.replicas, args.watch_namespace))
-    kinds = {
-        "all": None,
-        "crds": {"CustomResourceDefinition"},
-        "rbac": {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"},
-    }[args.only]
-    made = [obj for obj in made if kinds is None or obj["kind"] in kinds]
+    # As the process will see it: the role must fit the namespaces that the operators will act in.
+    environ = {**os.environ, "POD_NAMESPACE": args.namespace}
+    operators = [*load_operators(operator_names(args), environ), *load_shared(environ)]
+    names = {setting.name for operator in operators for setting in operator.settings} - {"POD_NAMESPACE"}
+    settings = {name: os.environ[name] for name in names if name in os.environ}
+    made = manifests(operators, Choice(args.namespace, args.image, args.replicas, args.watch_namespace, settings))
+    made = [obj for obj in made if _belongs(args.only, obj["kind"])]
     if args.output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": made})
     else:
         yaml.dump_all(made, sys.stdout, Dumper=yaml.CSafeDumper, sort_keys=False, explicit_start=True)
     return 0
+
+
+def _belongs(part: str, kind: str) -> bool:
+    match part:
+        case "crds":
+            return kind == "CustomResourceDefinition"
+        case "rbac":
+            return kind in ("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+        case "plane":
+            # What may be deleted without losing a user's data: with a definition, or the namespace, all in it would go.
+            return kind not in ("CustomResourceDefinition", "Namespace")
+    return True

@@ -1,0 +1,86 @@
+"""What `modelyard manifests` prints: one stream that kubectl takes, least privilege, a careful Deployment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import yaml
+
+from modelyard.cli.main import COMMANDS, command_parser, main
+from modelyard.cli.manifests import operator_names
+from modelyard.operators.registry import load
+
+
+@pytest.fixture
+def printed(capsys: pytest.CaptureFixture[str]) -> Any:
+    def run(*arguments: str) -> list[dict[str, Any]]:
+        assert main(["manifests", "--operators", "mlflow", *arguments]) == 0
+        return [obj for obj in yaml.safe_load_all(capsys.readouterr().out) if obj]
+
+    return run
+
+
+def of(objects: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [obj for obj in objects if obj["kind"] == kind]
+
+
+def test_definitions_come_before_what_needs_them(printed: Any) -> None:
+    kinds = [obj["kind"] for obj in printed()]
+    assert kinds[0] == "Namespace"
+    assert kinds.index("CustomResourceDefinition") < kinds.index("Deployment")
+
+
+def test_the_process_runs_with_nothing_it_does_not_need(printed: Any) -> None:
+    (deployment,) = of(printed("--image", "example/modelyard:1", "--replicas", "2"), "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    assert deployment["spec"]["replicas"] == 2
+    assert container["image"] == "example/modelyard:1"
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert "--lease" in container["args"]
+
+
+def test_no_rule_of_the_role_is_a_wildcard(printed: Any) -> None:
+    rules = [r for kind in ("ClusterRole", "Role") for obj in of(printed("--only", "rbac"), kind) for r in obj["rules"]]
+    assert rules
+    assert all("*" not in [*r.get("verbs", []), *r.get("resources", []), *r.get("apiGroups", [])] for r in rules)
+
+
+def test_the_role_fits_the_namespace_that_the_process_will_act_in(printed: Any) -> None:
+    roles = {obj["metadata"]["namespace"] for obj in of(printed("--namespace", "ml"), "Role")}
+    assert roles == {"ml"}
+
+
+def test_settings_of_the_environment_go_into_the_deployment(printed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_NAMESPACE", "tracking")
+    objects = printed("--namespace", "ml")
+    (container,) = of(objects, "Deployment")[0]["spec"]["template"]["spec"]["containers"]
+    assert {"name": "MLFLOW_NAMESPACE", "value": "tracking"} in container["env"]
+    assert "tracking" in {obj["metadata"]["namespace"] for obj in of(objects, "Role")}
+
+
+def test_what_uninstalling_deletes_holds_no_users_data(printed: Any) -> None:
+    kinds = {obj["kind"] for obj in printed("--only", "plane")}
+    assert "Deployment" in kinds
+    assert not kinds & {"CustomResourceDefinition", "Namespace"}
+
+
+def test_limited_to_a_namespace_fewer_rights_are_cluster_wide(printed: Any) -> None:
+    def rules(objects: list[dict[str, Any]]) -> int:
+        return sum(len(obj["rules"]) for obj in of(objects, "ClusterRole"))
+
+    assert rules(printed("--only", "rbac", "--watch-namespace", "team-a")) <= rules(printed("--only", "rbac"))
+
+
+def test_the_arguments_of_the_process_are_ones_that_run_takes(printed: Any) -> None:
+    (deployment,) = of(printed(), "Deployment")
+    name, *words = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    parser = command_parser(next(command for command in COMMANDS if command.name == name))
+    args = parser.parse_args(words)
+    assert [operator.name for operator in load(operator_names(args), {})] == ["mlflow"]
