@@ -133,7 +133,7 @@ def deployment_status(new: Object, old: Object) -> list[Cause]:
     found += _no_more_than(status, ("updatedReplicas", "readyReplicas", "availableReplicas"))
     if status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
         detail = "cannot be greater than readyReplicas"
-        found.append(invalid_value("status.availableReplicas", status["availableReplicas"], detail))
+        found.append(invalid_value("status.availableReplicas", status.get("availableReplicas", 0), detail))
     old_count = (old.get("status") or {}).get("collisionCount")
     if old_count is not None and (status.get("collisionCount") or 0) < old_count:
         found.append(invalid_value("status.collisionCount", status.get("collisionCount"), "cannot be decremented"))
@@ -143,7 +143,7 @@ def deployment_status(new: Object, old: Object) -> list[Cause]:
 def _no_more_than(status: Object, counters: Sequence[str]) -> list[Cause]:
     total = status.get("replicas", 0)
     return [
-        invalid_value(f"status.{name}", status[name], "cannot be greater than status.replicas")
+        invalid_value(f"status.{name}", status.get(name, 0), "cannot be greater than status.replicas")
         for name in counters
         if status.get(name, 0) > total
     ]
@@ -168,7 +168,7 @@ def replica_set_status(new: Object, old: Object) -> list[Cause]:
     found += _no_more_than(status, ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"))
     if status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
         detail = "cannot be greater than readyReplicas"
-        found.append(invalid_value("status.availableReplicas", status["availableReplicas"], detail))
+        found.append(invalid_value("status.availableReplicas", status.get("availableReplicas", 0), detail))
     return found
 
 
@@ -255,7 +255,7 @@ def stateful_set_status(new: Object, old: Object) -> list[Cause]:
     found += _no_more_than(status, ("readyReplicas", "currentReplicas", "updatedReplicas", "availableReplicas"))
     if status.get("availableReplicas", 0) > status.get("readyReplicas", 0):
         detail = "cannot be greater than status.readyReplicas"
-        found.append(invalid_value("status.availableReplicas", status["availableReplicas"], detail))
+        found.append(invalid_value("status.availableReplicas", status.get("availableReplicas", 0), detail))
     return found
 
 
