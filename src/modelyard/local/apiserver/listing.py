@@ -179,6 +179,9 @@ class Lists:
                     raise problems.expired(_TOO_OLD)
                 items = found
         metadata: Object = {"resourceVersion": str(version)}
+        if resource.custom:
+            # Lists of custom resources always have the field.
+            metadata["continue"] = ""
         if not selection.selective:
             if limit and len(items) > limit:
                 metadata["continue"] = encode_token(version, items[limit - 1].key)
