@@ -184,6 +184,8 @@ class Relay(asyncio.Protocol):
         self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
         self._peer: _OtherSide | None = None
+        self._early: list[bytes] = []
+        self._early_eof = False
         self.closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -201,16 +203,26 @@ class Relay(asyncio.Protocol):
             peer.abort()
             return
         self._peer = peer
+        for data in self._early:
+            peer.write(data)
+        self._early.clear()
+        if self._early_eof:
+            peer.write_eof()
         if self._transport is not None:
             self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
         if self._peer is not None:
             self._peer.write(data)
+        else:
+            # Reading is paused, but what was on its way when that happened may still come.
+            self._early.append(data)
 
     def eof_received(self) -> bool:
         if self._peer is not None:
             self._peer.write_eof()
+        else:
+            self._early_eof = True
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
