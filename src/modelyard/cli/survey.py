@@ -80,7 +80,8 @@ def reason(root: Node) -> str:
 
 
 def _is(node: Node, why: str) -> str:
-    return f"is in {why}" if node.kind == builtin.Pod else f"is not ready: {why}"
+    """A pod is *in* a state that it names; everything else is not ready for a reason."""
+    return f"is in {why}" if node.kind == builtin.Pod and why.startswith(node.state) else f"is not ready: {why}"
 
 
 def _culprit(node: Node) -> tuple[list[Node], str] | None:
@@ -225,6 +226,8 @@ def _pod(pod: Object) -> tuple[str, bool, str]:
     ready = find_condition(status.get("conditions"), "Ready")
     if ready is not None and ready.get("status") == "True":
         return "running", True, ""
+    message = (ready or {}).get("message") or "not ready yet"
     waits = [c["state"]["waiting"].get("reason", "") for c in statuses if (c.get("state") or {}).get("waiting")]
-    text = waits[0] if waits and waits[0] else phase
-    return text, False, f"{text}: {(ready or {}).get('message') or 'not ready yet'}"
+    if waits and waits[0]:
+        return waits[0], False, f"{waits[0]}: {message}"
+    return phase, False, message

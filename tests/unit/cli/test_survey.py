@@ -70,6 +70,11 @@ def container(**state: Any) -> Object:
             obj({"phase": "Pending", "containerStatuses": [container(waiting={"reason": "ContainerCreating"})]}),
             ("ContainerCreating", False, "ContainerCreating: not ready yet"),
         ),
+        (
+            builtin.Pod,
+            obj({"phase": "Running", "conditions": [condition("Ready", "False", message="unready: [main]")]}),
+            ("Running", False, "unready: [main]"),
+        ),
         (builtin.ConfigMap, obj(), ("", None, "")),
         (GREETING.kind, obj({"conditions": [condition("Ready")]}), ("ready", True, "")),
         (
@@ -90,7 +95,7 @@ def test_states_in_a_few_words(kind: Kind, made: Object, expected: tuple[str, bo
 
 def test_the_sentence_names_the_deepest_thing_that_is_wrong() -> None:
     def named(kind: Kind, name: str, ready: bool | None, why: str = "", children: tuple[Node, ...] = ()) -> Node:
-        return Node(kind, {"metadata": {"name": name}}, "", ready, why, list(children))
+        return Node(kind, {"metadata": {"name": name}}, why.partition(":")[0], ready, why, list(children))
 
     pod = named(builtin.Pod, "mlflow-abc", False, "ErrImagePull: no recipe for this image")
     replicas = named(builtin.ReplicaSet, "mlflow-7", False, "0 of 1", (pod,))
