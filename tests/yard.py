@@ -19,6 +19,7 @@ from modelyard.kube.crd import Definition, definition_of
 from modelyard.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import conditions_of, generation_of, key_of, metadata_of, owners_of
+from modelyard.kube.selectors import parse_labels
 from modelyard.runtime.controller import Controller
 from modelyard.runtime.inmemory import MemoryCluster
 from modelyard.runtime.manager import Manager
@@ -321,22 +322,36 @@ class ApiYard(Yard):
             self.manager = None
 
     async def stop(self) -> None:
-        """Ends the controllers and removes what the test made, in the reverse order."""
-        await self.halt()
+        """Removes what the test made, in the reverse order, while the controllers can still take off their finalizers."""
         for kind, key in reversed(self._made):
-            try:
-                await self.client.delete(kind, key.namespace, key.name, propagation="Background", grace=0)
-            except ApiError:
-                continue
+            with suppress(ApiError):
+                await self.client.delete(kind, key.namespace, key.name, propagation="Foreground", grace=0)
+        for kind, key in self._made:
+            if not kind.namespaced:
+                # The next test on this server uses the same names.
+                await self.gone(kind, key.name)
+        await self.halt()
 
     async def create(self, kind: Kind, name: str, *, namespace: str | None = None, **body: Any) -> Object:
         self._made.append((kind, self._key(kind, name, namespace)))
         obj = self._object(kind, name, namespace, body)
         status = obj.pop("status", None)
         made = await self.client.create(kind, obj)
+        await self._noticed(kind, made)
         if status is not None:
             await self.set_status(kind, name, status, namespace=namespace)
         return made
+
+    async def _noticed(self, kind: Kind, obj: Object, *, gone: bool = False) -> None:
+        """Until the controllers know what was written: only then does their rest mean anything."""
+        metadata, key = metadata_of(obj), key_of(obj)
+        for cache in self.manager.caches.of(kind) if self.manager else ():
+            chosen = cache.selection
+            if chosen.namespace in ("", key.namespace) and parse_labels(chosen.labels).matches(metadata.get("labels")):
+                if gone:
+                    await cache.wait_lost(key, metadata["uid"], PATIENCE)
+                else:
+                    await cache.wait_seen(key, metadata["resourceVersion"], PATIENCE)
 
     async def edit(
         self, kind: Kind, name: str, change: Callable[[Object], Any], *, namespace: str | None = None
@@ -345,21 +360,31 @@ class ApiYard(Yard):
             obj = await self.client.get(kind, *self._key(kind, name, namespace))
             change(obj)
             try:
-                return await self.client.update(kind, obj)
+                made = await self.client.update(kind, obj)
             except Conflict:
                 continue
+            await self._noticed(kind, made)
+            return made
 
     async def set_status(self, kind: Kind, name: str, status: Object, *, namespace: str | None = None) -> None:
         while True:
             obj = await self.client.get(kind, *self._key(kind, name, namespace))
             try:
-                await self.client.update(kind, obj | {"status": status}, subresource="status")
+                made = await self.client.update(kind, obj | {"status": status}, subresource="status")
             except Conflict:
                 continue
+            await self._noticed(kind, made)
             return
 
     async def delete(self, kind: Kind, name: str, *, namespace: str | None = None) -> None:
-        await self.client.delete(kind, *self._key(kind, name, namespace), propagation="Background", grace=0)
+        key = self._key(kind, name, namespace)
+        there = await self.client.get(kind, *key)
+        await self.client.delete(kind, *key, propagation="Background", grace=0)
+        held = await self.client.find(kind, *key)
+        if held is not None and metadata_of(held)["uid"] == metadata_of(there)["uid"]:
+            await self._noticed(kind, held)
+        else:
+            await self._noticed(kind, there, gone=True)
 
     async def find(self, kind: Kind, name: str, *, namespace: str | None = None) -> Object | None:
         return await self.client.find(kind, *self._key(kind, name, namespace))

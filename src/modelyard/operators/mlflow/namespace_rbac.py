@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from modelyard.kube import builtin
-from modelyard.kube.kinds import Key, Kind, Object
+from modelyard.kube.kinds import Key, Object
 from modelyard.kube.objects import is_deleting, key_of, labels_of, name_of, spec_of
 from modelyard.operators.mlflow.api import MLFLOW
 from modelyard.operators.mlflow.config import Settings
 from modelyard.operators.parts import build
+from modelyard.operators.parts.platform import AUTH_NAME, Auth
 from modelyard.runtime.controller import Controller, Owns, Permission, Reader, Watch
 from modelyard.runtime.desired import Child, Desired, Policy
 from modelyard.runtime.world import World
@@ -17,9 +18,6 @@ from modelyard.runtime.world import World
 WORKSPACE = "opendatahub.io/global-mlflow-workspace"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "mlflow-operator"}
 VIEW, EDIT = "odh-group-mlflow-view", "odh-group-mlflow-edit"
-AUTH_NAME = "auth"
-
-Auth = Kind("services.platform.opendatahub.io", "v1alpha1", "Auth", "auths", namespaced=False)
 
 
 def namespace_controller(settings: Settings) -> Controller:

@@ -11,6 +11,7 @@ from modelyard.kube.conditions import find_condition
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.objects import (
     generation_of,
+    is_deleting,
     key_of,
     labels_of,
     lookup,
@@ -49,6 +50,8 @@ def observe_facts(mlflow: MLflow, settings: Settings, world: World) -> Facts:
     openshift = world.serves(builtin.ConsoleLink)
     tls = world.get(builtin.Secret, namespace, settings.tls_secret)
     claim = world.get(builtin.PersistentVolumeClaim, namespace, names.claim)
+    if claim is not None and is_deleting(claim):
+        claim = None  # The next one is made as asked.
     class_name = spec_of(claim or {}).get("storageClassName")
     return Facts(
         settings,

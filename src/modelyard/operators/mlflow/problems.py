@@ -26,7 +26,7 @@ def spec_problems(mlflow: MLflow, claim: Object | None = None, differences: Sequ
     """Everything that can be seen from the spec, and from the volume claim that exists and what cannot be had of it."""
     spec = mlflow.spec
     return [
-        *(Problem("StorageNotUpdated", f"spec.storage is not as the volume claim: {text}") for text in differences),
+        *(Problem("StorageNotUpdated", f"spec.storage asks for another volume: {text}") for text in differences),
         *_schedules(spec),
         *_labels(spec),
         *_variables(spec),
