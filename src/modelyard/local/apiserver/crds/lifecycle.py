@@ -364,6 +364,6 @@ def version_rank(name: str) -> tuple[int, int, int, Sequence[int]]:
     """Orders versions as Kubernetes does: v2 > v1 > v1beta1 > v1alpha1 > anything else, by name backwards."""
     match = re.fullmatch(r"v([1-9]\d*)(?:(alpha|beta)([1-9]\d*))?", name)
     if match is None:
-        return 0, 0, 0, [-ord(char) for char in name]
+        return 0, 0, 0, [*(-ord(char) for char in name), 1]
     stage = {"alpha": 1, "beta": 2, None: 3}[match[2]]
     return stage, int(match[1]), int(match[3] or 0), ()

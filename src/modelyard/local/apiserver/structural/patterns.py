@@ -9,8 +9,9 @@ from typing import Any
 
 Matcher = Callable[[str], object]
 
-# A group that repeats and holds a repetition may take Python's engine exponential time.
-_NESTED_REPETITION = re.compile(r"[*+}][^()]*\)[*+{]|\)[?]?\)[*+{]|[*+}]\)?[^()]*\)\)*[*+{]")
+# A group that repeats may take Python's engine exponential time; long texts may take it quadratic time.
+_REPEATED_GROUP = re.compile(r"\)[*+{]")
+_LONG_TEXT = 1000
 _FOREIGN = re.compile(r"\\[pPzQEC]|\[\[?:|\(\?<|\(\?[a-zA-Z]*[UmsR]|\\x\{|&&|--|\|\||~~|\(\?[=!#]|\\[0-9]|\[[^]]*\[")
 
 _GO_WORDS = {
@@ -29,12 +30,14 @@ _GO_WORDS = {
 @lru_cache(maxsize=2048)
 def matcher(pattern: str) -> Matcher:
     """A test whether the pattern matches anywhere in a text. An invalid pattern matches nothing."""
-    if not _FOREIGN.search(pattern) and not _NESTED_REPETITION.search(pattern):
-        try:
-            return re.compile(_anchored(pattern), re.ASCII).search
-        except re.error:
-            pass
-    return _re2(pattern)
+    safe = _re2(pattern)
+    if _FOREIGN.search(pattern) or _REPEATED_GROUP.search(pattern):
+        return safe
+    try:
+        fast = re.compile(_anchored(pattern), re.ASCII).search
+    except re.error:
+        return safe
+    return lambda text: fast(text) if len(text) < _LONG_TEXT else safe(text)
 
 
 def pattern_problem(pattern: str) -> str | None:
@@ -66,12 +69,7 @@ def _anchored(pattern: str) -> str:
 
 
 def _re2(pattern: str) -> Matcher:
-    expression = _expression()
-
-    def search(text: str) -> object:
-        return expression.eval(data={"text": text, "pattern": pattern}).value() is True
-
-    return search
+    return lambda text: _expression().eval(data={"text": text, "pattern": pattern}).value() is True
 
 
 @cache

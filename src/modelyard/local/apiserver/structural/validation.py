@@ -139,11 +139,15 @@ def _plain(type_name: str, check: Check) -> Check:
         return check
 
     def check_plain(value: Any, path: str, out: list[Finding], old: Any) -> int:
-        if type(value) is wanted and (wanted is not int or -(2**63) <= value < 2**63):
+        if type(value) is wanted and (type_name != "integer" or _is_int64(value)):
             return matched
         return check(value, path, out, old)
 
     return check_plain
+
+
+def _is_int64(value: Any) -> bool:
+    return bool(-(2**63) <= value < 2**63)
 
 
 _PLAIN_TYPES: dict[str, tuple[type, int]] = {"string": (str, 7), "boolean": (bool, 6), "integer": (int, 8)}
