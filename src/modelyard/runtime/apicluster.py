@@ -13,7 +13,7 @@ import msgspec
 
 from modelyard.kube.builtin import Event
 from modelyard.kube.client import Client
-from modelyard.kube.errors import AlreadyExists, NotFound
+from modelyard.kube.errors import AlreadyExists, ApiError, NotFound, Unreachable
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import key_of, labels_of, resource_version_of, uid_of
 from modelyard.kube.selectors import parse_labels
@@ -26,6 +26,9 @@ from modelyard.runtime.entry import Entry
 from modelyard.runtime.ownership import OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE, SHARE_PREFIX, Owner, digest
 from modelyard.runtime.served import Served
 from modelyard.runtime.store import Index
+
+LOG_BYTES = 1 << 20
+"""More of a container's log is not read at once."""
 
 
 class NotLeading(Exception):
@@ -203,6 +206,12 @@ class ApiCluster:
     async def emit(self, involved: Object, note: EventNote, component: str) -> None:
         self._check_lease()
         await emit(self.shared.client, involved, note, component, self.now)
+
+    async def logs(self, namespace: str, pod: str, container: str, *, lines: int) -> str:
+        try:
+            return await self.shared.client.logs(namespace, pod, container=container, tail=lines, limit_bytes=LOG_BYTES)
+        except (ApiError, Unreachable):
+            return ""
 
     def _check_lease(self) -> None:
         if not self.shared.may_write():

@@ -100,6 +100,10 @@ class Cluster(Protocol):
 
     async def emit(self, involved: Object, note: EventNote, component: str) -> None: ...
 
+    async def logs(self, namespace: str, pod: str, container: str, *, lines: int) -> str:
+        """The last lines of a container; empty where they cannot be read."""
+        ...
+
 
 class UndeclaredKind(TypeError):
     """A reconcile read a kind that its controller does not declare; that would be a read of nothing."""
@@ -135,6 +139,9 @@ class WorldView:
 
     def token(self, size: int = 32) -> str:
         return self.cluster.token(size)
+
+    async def logs(self, namespace: str, pod: str, container: str, *, lines: int) -> str:
+        return await self.cluster.logs(namespace, pod, container, lines=lines)
 
     def _check(self, kind: Kind) -> None:
         if kind not in self.declared:

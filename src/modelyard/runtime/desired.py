@@ -64,6 +64,18 @@ class Stage:
 
 
 @dataclass(frozen=True)
+class Edit:
+    """A change, once, to an object that someone else made: what older software left behind, or what a user may edit.
+    The reconcile has read the object; if it is another by then, nothing happens and the next pass looks again."""
+
+    kind: Kind
+    key: Key
+    resource_version: str
+    patch: Object | None
+    """A merge patch; None deletes the object."""
+
+
+@dataclass(frozen=True)
 class EventNote:
     """An Event for people, on the resource being reconciled."""
 
@@ -123,6 +135,8 @@ class Desired:
     prune: bool = True
     delete: Sequence[tuple[Kind, Key]] = ()
     """Objects of ours to delete now although they would be kept by policy or by another stage (a Job to run again), or the resource itself."""
+    edits: Sequence[Edit] = ()
+    """Made before any child is applied."""
 
 
 @dataclass(frozen=True)

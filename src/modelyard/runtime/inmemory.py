@@ -55,6 +55,8 @@ class MemoryCluster:
         self.objects: dict[tuple[Kind, Key], Object] = {}
         self.events: list[EventNote] = []
         self.writes: list[str] = []
+        self.written: dict[tuple[str, str, str], str] = {}
+        """What containers wrote, by namespace, pod and container."""
         for obj in objects:
             self.put(obj)
 
@@ -177,6 +179,9 @@ class MemoryCluster:
 
     async def emit(self, involved: Object, note: EventNote, component: str) -> None:
         self.events.append(note)
+
+    async def logs(self, namespace: str, pod: str, container: str, *, lines: int) -> str:
+        return "".join(self.written.get((namespace, pod, container), "").splitlines(keepends=True)[-lines:])
 
     def _wrote(self, verb: str, kind: Kind, key: Key) -> None:
         self.writes.append(f"{verb} {kind.kind} {key}")

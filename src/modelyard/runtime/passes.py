@@ -12,15 +12,24 @@ import msgspec
 
 from modelyard.kube.conditions import condition
 from modelyard.kube.crd import Definition
-from modelyard.kube.errors import ApiError, NotFound, TooManyRequests, Unauthorized
+from modelyard.kube.errors import ApiError, Conflict, NotFound, TooManyRequests, Unauthorized
 from modelyard.kube.kinds import Key, Kind, Object
-from modelyard.kube.objects import annotations_of, finalizers_of, generation_of, is_deleting, key_of, status_of, uid_of
+from modelyard.kube.objects import (
+    annotations_of,
+    finalizers_of,
+    generation_of,
+    is_deleting,
+    key_of,
+    resource_version_of,
+    status_of,
+    uid_of,
+)
 from modelyard.kube.patches import merge_diff, merge_patch
 from modelyard.runtime import ownership, status
 from modelyard.runtime.apply import Applier, ChildFailed, Placed
 from modelyard.runtime.cluster import Cluster, WorldView, declared_kinds
 from modelyard.runtime.controller import Controller
-from modelyard.runtime.desired import Desired, EventNote, Failure, Hold, Live, Outcome, Ownership, Stage
+from modelyard.runtime.desired import Desired, Edit, EventNote, Failure, Hold, Live, Outcome, Ownership, Stage
 from modelyard.runtime.memory import KeyMemory, fingerprint
 from modelyard.runtime.ownership import PAUSE, RECONCILE, Owner
 
@@ -177,6 +186,8 @@ class Pass:
         objects: dict[tuple[Kind, Key], Object] = {}
         for kind, key in desired.delete:
             await self._delete(applier, kind, key)
+        for edit in desired.edits:
+            await self._edit(edit)
         waiting = False
         for stage, children in stages:
             for placed in children:
@@ -228,6 +239,23 @@ class Pass:
             return await self.cluster.delete(kind, key, uid=seen.uid)
         except NotFound:
             return True
+
+    async def _edit(self, edit: Edit) -> None:
+        """Changes someone's object, if it still is as the reconcile saw it."""
+        seen = self.cluster.get(edit.kind, edit.key)
+        if seen is None or resource_version_of(seen) != edit.resource_version:
+            return  # The event of its change starts another pass.
+        try:
+            if edit.patch is None:
+                self.result.deleted.append((edit.kind, edit.key))
+                version = edit.resource_version
+                await self.cluster.delete(edit.kind, edit.key, uid=uid_of(seen), resource_version=version)
+            else:
+                guard = {"resourceVersion": edit.resource_version}
+                body = edit.patch | {"metadata": {**(edit.patch.get("metadata") or {}), **guard}}
+                await self.cluster.patch(edit.kind, edit.key, body)
+        except (NotFound, Conflict):
+            return
 
     async def _prune(
         self,

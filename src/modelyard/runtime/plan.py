@@ -173,6 +173,9 @@ class PlanCluster:
     async def emit(self, involved: Object, note: EventNote, component: str) -> None:
         self.events.append(note)
 
+    async def logs(self, namespace: str, pod: str, container: str, *, lines: int) -> str:
+        return await self.real.logs(namespace, pod, container, lines=lines)
+
 
 def field_changes(before: Any, after: Any, path: str = "", *, secret: bool = False) -> Iterator[FieldChange]:
     """Field by field; lists are compared item by item while their length is the same, else as a whole."""

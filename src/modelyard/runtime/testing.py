@@ -175,6 +175,9 @@ class FakeWorld:
     def token(self, size: int = 32) -> str:
         return self.cluster.token(size)
 
+    async def logs(self, namespace: str, pod: str, container: str, *, lines: int) -> str:
+        return await self.cluster.logs(namespace, pod, container, lines=lines)
+
 
 @dataclass
 class Bench:

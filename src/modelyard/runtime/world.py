@@ -34,3 +34,7 @@ class World(Protocol):
     def token(self, size: int = 32) -> str:
         """A random URL-safe text; tests control it."""
         ...
+
+    async def logs(self, namespace: str, pod: str, container: str, *, lines: int) -> str:
+        """The last lines that a container has written; empty where they cannot be read."""
+        ...

@@ -11,7 +11,8 @@ from modelyard.kube.kinds import Object
 from modelyard.kube.objects import finalizers_of, status_of
 from modelyard.operators.mlflow.api import MLFLOW, MLFLOW_OPERATOR
 from modelyard.operators.mlflow.module import FINALIZER, MODULE_NAME, VERSION_CONFIG
-from modelyard.operators.mlflow.namespace_rbac import EDIT, VIEW, WORKSPACE, Auth
+from modelyard.operators.mlflow.namespace_rbac import EDIT, VIEW, WORKSPACE
+from modelyard.operators.parts.platform import Auth
 from tests.cluster.mlflow.scenarios.story import Book, Story
 
 book = Book()

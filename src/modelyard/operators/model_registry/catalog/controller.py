@@ -1,0 +1,260 @@
+"""The controller of the model catalog: it runs because the operator does, for one fixed key, and can be switched off."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from collections.abc import Iterable, Iterator
+
+from modelyard.kube import builtin
+from modelyard.kube.kinds import Key, Kind, Object
+from modelyard.kube.objects import (
+    controller_of,
+    key_of,
+    labels_of,
+    name_of,
+    owner_reference,
+    resource_version_of,
+    spec_of,
+)
+from modelyard.operators.model_registry.catalog import children as made
+from modelyard.operators.model_registry.catalog import sources
+from modelyard.operators.model_registry.catalog.children import DATABASE, NAME, SECRET_KEYS, CatalogFacts
+from modelyard.operators.model_registry.config import Settings
+from modelyard.operators.model_registry.facts import CREATED_BY, ClusterIngress
+from modelyard.operators.parts.availability import rollout
+from modelyard.operators.parts.platform import AUTH_NAME, Auth
+from modelyard.operators.parts.references import digest
+from modelyard.runtime.controller import Controller, Fixed, MapFn, Owns, Permission, Reader, Watch
+from modelyard.runtime.desired import Child, Desired, Edit, Hold, Stage
+from modelyard.runtime.ownership import DOMAIN
+from modelyard.runtime.world import World
+
+log = logging.getLogger(__name__)
+
+PlatformRegistry = Kind(
+    "components.platform.opendatahub.io", "v1alpha1", "ModelRegistry", "modelregistries", namespaced=False
+)
+PLATFORM_NAME = "default-modelregistry"
+"""The platform's resource that owns the catalog, where it exists."""
+
+
+def catalog_controller(settings: Settings) -> Controller:
+    """The controller, for the namespace of the registries. Without one it has nothing to do."""
+    where, key = settings.namespace or None, Key(settings.namespace, NAME)
+    # Maps and Secrets that users made carry no label of ours; without a namespace none of them matters.
+    everything = None if where else CREATED_BY
+    wake = _waker(key)
+    controller = Controller(
+        "modelcatalog",
+        Fixed((key,)),
+        owns=[
+            Owns(builtin.Deployment, labels=CREATED_BY, namespace=where),
+            Owns(builtin.ConfigMap, labels=everything, namespace=where),
+            Owns(builtin.Secret, labels=everything, namespace=where),
+            Owns(builtin.ServiceAccount, labels=CREATED_BY, namespace=where),
+            Owns(builtin.Service, labels=CREATED_BY, namespace=where),
+            Owns(builtin.PersistentVolumeClaim, labels=CREATED_BY, namespace=where),
+            Owns(builtin.ClusterRoleBinding, labels=CREATED_BY),
+            Owns(builtin.Role, labels=CREATED_BY, namespace=where),
+            Owns(builtin.RoleBinding, labels=CREATED_BY, namespace=where),
+            Owns(builtin.NetworkPolicy, labels=CREATED_BY, namespace=where),
+            Owns(builtin.Route, labels=CREATED_BY, namespace=where, optional=True),
+        ],
+        watches=[
+            Watch(builtin.ConfigMap, to=wake, labels=everything, namespace=where),
+            Watch(builtin.Secret, to=wake, labels=everything, namespace=where),
+            Watch(Auth, to=lambda auth, reader: [key], optional=True),
+            Watch(PlatformRegistry, to=lambda registry, reader: [key], optional=True),
+            Watch(ClusterIngress, to=lambda ingress, reader: [key], optional=True),
+            Watch(builtin.StorageClass),
+        ],
+        permissions=_GRANTED,
+    )
+
+    @controller.reconcile
+    def reconcile(_: Key, world: World) -> Desired | Hold:
+        return reconcile_catalog(settings, world)
+
+    return controller
+
+
+_GRANTED = (
+    Permission(("",), ("endpoints",), ("get", "list", "watch")),
+    Permission((builtin.Route.group,), ("routes/custom-host",), ("create", "update", "patch")),
+    Permission(("authentication.k8s.io",), ("tokenreviews",), ("create",)),
+    Permission(("authorization.k8s.io",), ("subjectaccessreviews",), ("create",)),
+)
+"""What the roles that we bind grant, too: the API lets nobody give what he has not."""
+
+
+def _waker(key: Key) -> MapFn:
+    """A user's list, a source by its label, or the database's credentials wake the catalog. The old label counts as well as the new."""
+    named = {*sources.USER_TEXTS, sources.LEGACY_DEFAULTS, DATABASE, made.COOKIE_SECRET}
+
+    def wake(obj: Object, reader: Reader) -> Iterable[Key]:
+        ours = name_of(obj) in named or sources.SOURCE_LABEL.items() <= labels_of(obj).items()
+        return [key] if ours else []
+
+    return wake
+
+
+def reconcile_catalog(settings: Settings, world: World) -> Desired | Hold:
+    """One pass."""
+    if not settings.namespace:
+        message = "the model catalog needs a namespace: set REGISTRIES_NAMESPACE, or ENABLE_MODEL_CATALOG=false"
+        log.info("%s", message)
+        return Hold("NoNamespace", message)
+    if not settings.catalog:
+        return switched_off(settings)
+    facts = observe(settings, world)
+    missing = [name for name in sources.USER_TEXTS if world.get(builtin.ConfigMap, settings.namespace, name) is None]
+    return Desired(
+        stages=_stages(facts, missing, world),
+        keep=_kept(settings),
+        edits=[*_list_edits(settings, world), *_leftovers(settings, world), *_database_edits(facts, world)],
+    )
+
+
+def switched_off(settings: Settings) -> Desired:
+    """Everything goes but what users keep: their lists and, unless they ask for it, the database's volume and password."""
+    lists = [(builtin.ConfigMap, Key(settings.namespace, sources.DEFAULTS))]
+    data = [] if settings.catalog_delete_data else _data(settings)
+    return Desired(keep=[*lists, *data, *_kept(settings)])
+
+
+def _data(settings: Settings) -> list[tuple[Kind, Key]]:
+    key = Key(settings.namespace, DATABASE)
+    return [(builtin.PersistentVolumeClaim, key), (builtin.Secret, key)]
+
+
+def _kept(settings: Settings) -> list[tuple[Kind, Key]]:
+    """What is never taken away: the users' lists; and a database that is not ours to make."""
+    kept = [(builtin.ConfigMap, Key(settings.namespace, name)) for name in sources.USER_TEXTS]
+    if settings.catalog_database:
+        return kept
+    key = Key(settings.namespace, DATABASE)
+    others = (builtin.Deployment, builtin.Service, builtin.NetworkPolicy)
+    return [*kept, *_data(settings), *((kind, key) for kind in others)]
+
+
+def _stages(facts: CatalogFacts, missing: list[str], world: World) -> list[Stage]:
+    """Nothing starts before the API keeps the password of the database, and we have seen what it keeps."""
+    objects = made.children(facts, missing)
+    if not facts.settings.catalog_database:
+        return [Stage(objects)]
+    secret = world.get(builtin.Secret, facts.namespace, DATABASE)
+    if secret is not None and not _is_ours(secret, world):
+        return [Stage(objects)]  # Someone provides the credentials; only what they lack is added.
+    known = secret is not None
+    return [Stage([_credentials(facts, secret, world)], ready=lambda live: known), Stage(objects)]
+
+
+def _credentials(facts: CatalogFacts, secret: Object | None, world: World) -> Child:
+    return made.credentials(facts, world.token(24))
+
+
+def _is_ours(obj: Object, world: World) -> bool:
+    return any(key_of(own) == key_of(obj) for own in world.owned(builtin.Secret))
+
+
+# What others made
+
+
+def _list_edits(settings: Settings, world: World) -> Iterator[Edit]:
+    """Older versions wrote their own entry into the users' lists; it goes, all else stays."""
+    for name in sources.USER_TEXTS:
+        found = world.get(builtin.ConfigMap, settings.namespace, name)
+        text = (found or {}).get("data", {}).get(sources.KEY)
+        stripped = sources.without_default_catalog(text) if isinstance(text, str) else None
+        if found is not None and stripped is not None:
+            patch = {"data": {sources.KEY: stripped}}
+            yield Edit(builtin.ConfigMap, key_of(found), resource_version_of(found), patch)
+
+
+def _leftovers(settings: Settings, world: World) -> Iterator[Edit]:
+    """What older versions made and nobody needs any more."""
+    legacy = world.get(builtin.ConfigMap, settings.namespace, sources.LEGACY_DEFAULTS)
+    if legacy is not None and labels_of(legacy).items() >= CREATED_BY.items():
+        yield Edit(builtin.ConfigMap, key_of(legacy), resource_version_of(legacy), None)
+    cookie = world.get(builtin.Secret, settings.namespace, made.COOKIE_SECRET)
+    if cookie is not None and controller_of(cookie) is None:
+        yield Edit(builtin.Secret, key_of(cookie), resource_version_of(cookie), None)
+
+
+def _database_edits(facts: CatalogFacts, world: World) -> Iterator[Edit]:
+    """Completes credentials that lack something; no value that is there changes. And keeps the claim's labels ours."""
+    settings = facts.settings
+    if not settings.catalog_database:
+        return
+    secret = world.get(builtin.Secret, facts.namespace, DATABASE)
+    if secret is not None:
+        data: Object = secret.get("data") or {}
+        values = {"database-name": settings.catalog_database_name, "database-user": settings.catalog_user}
+        lacking = {key: _encoded(values.get(key) or world.token(24)) for key in SECRET_KEYS if key not in data}
+        wanted = {"component": DATABASE, **CREATED_BY}
+        marks = {name: value for name, value in wanted.items() if labels_of(secret).get(name) != value}
+        patch = ({"data": lacking} if lacking else {}) | ({"metadata": {"labels": marks}} if marks else {})
+        if patch:
+            yield Edit(builtin.Secret, key_of(secret), resource_version_of(secret), patch)
+    if facts.claim is not None and _is_tracked(facts.claim):
+        ours = made.database_labels()
+        foreign = [name for name in labels_of(facts.claim) if name not in ours and not name.startswith(f"{DOMAIN}/")]
+        if foreign:
+            bare: Object = {"metadata": {"labels": dict.fromkeys(foreign)}}
+            yield Edit(builtin.PersistentVolumeClaim, key_of(facts.claim), resource_version_of(facts.claim), bare)
+
+
+def _is_tracked(claim: Object) -> bool:
+    return any(name.startswith(f"{DOMAIN}/") for name in labels_of(claim))
+
+
+def _encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+# Facts
+
+
+def observe(settings: Settings, world: World) -> CatalogFacts:
+    """What the cluster says."""
+    namespace = settings.namespace
+    found, wrong = sources.labelled(world.list(builtin.ConfigMap, namespace, sources.SOURCE_LABEL))
+    for text in wrong:
+        log.info("%s", text)
+    claim = world.get(builtin.PersistentVolumeClaim, namespace, DATABASE)
+    class_name = spec_of(claim or {}).get("storageClassName")
+    state = rollout(world.get(builtin.Deployment, namespace, NAME))
+    secrets = world.list(builtin.Secret, namespace, sources.SOURCE_LABEL)
+    return CatalogFacts(
+        settings,
+        openshift=world.serves(builtin.Route),
+        domain=settings.default_domain or _cluster_domain(world),
+        platform=_platform(world),
+        admin_groups=_admin_groups(world),
+        labelled=tuple(found),
+        labelled_secrets=tuple(sorted(map(name_of, secrets))),
+        claim=claim,
+        storage_class=world.get(builtin.StorageClass, "", class_name) if class_name else None,
+        digest=digest(world, namespace, [(builtin.Secret, DATABASE, key) for key in SECRET_KEYS]),
+        health="" if state.available else state.message or "the Deployment is not available yet",
+    )
+
+
+def _cluster_domain(world: World) -> str:
+    cluster = world.get(ClusterIngress, "", "cluster") if world.serves(ClusterIngress) else None
+    spec = spec_of(cluster or {})
+    return str(spec.get("appsDomain") or spec.get("domain") or "")
+
+
+def _platform(world: World) -> Object | None:
+    found = world.get(PlatformRegistry, "", PLATFORM_NAME) if world.serves(PlatformRegistry) else None
+    return owner_reference(found, controller=False, block_deletion=False) if found is not None else None
+
+
+def _admin_groups(world: World) -> tuple[str, ...]:
+    auth = world.get(Auth, "", AUTH_NAME) if world.serves(Auth) else None
+    groups = spec_of(auth or {}).get("adminGroups")
+    if not isinstance(groups, list) or not all(isinstance(group, str) and group for group in groups):
+        return ()
+    return tuple(dict.fromkeys(groups))

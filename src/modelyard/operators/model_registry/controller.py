@@ -1,0 +1,250 @@
+"""The controller of `ModelRegistry`: what it watches, and a reconcile that reads the world and says what should be true."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from modelyard.kube import builtin
+from modelyard.kube.kinds import Key, Kind, Object
+from modelyard.kube.objects import (
+    controller_of,
+    key_of,
+    labels_of,
+    name_of,
+    namespace_of,
+    resource_version_of,
+)
+from modelyard.operators.model_registry.api import MODEL_REGISTRY, ModelRegistry
+from modelyard.operators.model_registry.children import TRACKED, Wanted, children, credentials
+from modelyard.operators.model_registry.config import Settings
+from modelyard.operators.model_registry.database import references
+from modelyard.operators.model_registry.effective import effective, migrated, with_proxy
+from modelyard.operators.model_registry.facts import (
+    COMPONENT,
+    CREATED_BY,
+    FINALIZER,
+    ClusterIngress,
+    Names,
+    ReferenceGrant,
+)
+from modelyard.operators.model_registry.observe import observe_facts, observe_health
+from modelyard.operators.model_registry.rules import spec_errors
+from modelyard.operators.model_registry.status import (
+    COOLDOWN,
+    CREATING,
+    UPDATING,
+    finalizing_status,
+    invalid_status,
+    recorded,
+    registry_status,
+)
+from modelyard.operators.parts.availability import SERVICE_NAME, cooling, rollout
+from modelyard.runtime.controller import Controller, Owns, Permission, Reader, Watch
+from modelyard.runtime.desired import Child, Desired, EventNote, Hold, Live, Stage
+from modelyard.runtime.webhooks import FieldError
+from modelyard.runtime.world import World
+
+
+def registry_controller(settings: Settings) -> Controller:
+    """The controller, for all namespaces or for the one that the settings name."""
+    where = settings.namespace or None
+    controller = Controller(
+        "modelregistry",
+        MODEL_REGISTRY,
+        owns=[
+            Owns(builtin.Service, labels=CREATED_BY, namespace=where),
+            Owns(builtin.ServiceAccount, labels=CREATED_BY, namespace=where),
+            Owns(builtin.Deployment, labels=CREATED_BY, namespace=where),
+            Owns(builtin.Role, labels=CREATED_BY, namespace=where),
+            Owns(builtin.NetworkPolicy, labels=CREATED_BY, namespace=where),
+            Owns(builtin.RoleBinding, labels=CREATED_BY, namespace=where),
+            Owns(builtin.PersistentVolumeClaim, labels=CREATED_BY, namespace=where),
+            Owns(builtin.Secret, namespace=where),
+            Owns(builtin.ConfigMap, namespace=where),
+            Owns(builtin.ClusterRoleBinding, labels=CREATED_BY),
+            Owns(builtin.Route, labels=CREATED_BY, namespace=where, optional=True),
+            Owns(builtin.Group, labels=CREATED_BY, optional=True),
+            Owns(builtin.HTTPRoute, labels=CREATED_BY, optional=True),
+            Owns(ReferenceGrant, namespace=where, optional=True),
+        ],
+        watches=[
+            Watch(builtin.Secret, to=_users, namespace=where),
+            Watch(builtin.ConfigMap, to=_users, namespace=where),
+            Watch(builtin.Pod, to=_server, labels={"component": COMPONENT}, namespace=where),
+            Watch(builtin.EndpointSlice, to=_served, namespace=where),
+            Watch(builtin.StorageClass),
+            Watch(ClusterIngress, to=_everyone, optional=True),
+        ],
+        finalizer=FINALIZER,
+        ready_condition="Available",
+        permissions=_GRANTED,
+    )
+
+    @controller.reconcile
+    async def reconcile(registry: ModelRegistry, world: World) -> Desired | Hold:
+        return await reconcile_registry(registry, world, settings)
+
+    @controller.cleanup
+    def cleanup(registry: ModelRegistry, world: World) -> Desired:
+        return finish(registry, world)
+
+    return controller
+
+
+_GRANTED = (
+    Permission(("",), ("pods/log",), ("get",)),
+    Permission(("",), ("endpoints",), ("get", "list", "watch")),
+    Permission((builtin.Route.group,), ("routes/custom-host",), ("create", "update", "patch")),
+    Permission(("authentication.k8s.io",), ("tokenreviews",), ("create",)),
+    Permission(("authorization.k8s.io",), ("subjectaccessreviews",), ("create",)),
+    Permission((MODEL_REGISTRY.group,), ("modelregistries/finalizers",), ("update",)),
+)
+"""What the roles that we bind grant, too: the API lets nobody give what he has not."""
+
+
+async def reconcile_registry(registry: ModelRegistry, world: World, settings: Settings) -> Desired | Hold:
+    """One pass: the checks, the facts, the children, the status."""
+    if errors := _errors(registry, settings):
+        message = "; ".join(map(str, errors))
+        events = [EventNote("ConfigurationError", message, "Warning")]
+        return Hold("ConfigurationError", message, status=invalid_status(registry, message), events=events)
+    assert registry.spec is not None
+    patch = migrated(registry, openshift=world.serves(builtin.Route))
+    stored = with_proxy(registry.spec) if patch else registry.spec
+    names = Names.of(registry)
+    facts = observe_facts(stored, names, settings, world)
+    wanted = Wanted(registry, stored, effective(stored, facts, names), facts, names)
+    health = await observe_health(names, world)
+    before = {(kind, key_of(obj)): resource_version_of(obj) for kind in _KINDS for obj in world.owned(kind)}
+
+    def status(resource: ModelRegistry, live: Live) -> Object:
+        return registry_status(wanted, health, live, before)
+
+    up = rollout(world.get(builtin.Deployment, names.namespace, names.name))
+    wait = cooling(up, world.now, COOLDOWN)
+    return Desired(
+        stages=_stages(wanted, world),
+        status=status,
+        patch=patch,
+        events=_events(wanted),
+        requeue_after=wait if wait > 0 else None,
+        keep=[] if wanted.generated else [(builtin.PersistentVolumeClaim, Key(names.namespace, names.claim))],
+        delete=_legacy(wanted, world),
+    )
+
+
+_KINDS = (
+    builtin.Service,
+    builtin.ServiceAccount,
+    builtin.Deployment,
+    builtin.Role,
+    builtin.NetworkPolicy,
+    builtin.RoleBinding,
+    builtin.PersistentVolumeClaim,
+    builtin.Secret,
+    builtin.ConfigMap,
+    builtin.ClusterRoleBinding,
+    builtin.Route,
+    builtin.Group,
+    builtin.HTTPRoute,
+    ReferenceGrant,
+)
+
+
+def _errors(registry: ModelRegistry, settings: Settings) -> list[FieldError]:
+    errors = list(spec_errors(registry.spec))
+    if settings.namespace and registry.namespace != settings.namespace:
+        text = f'Invalid value: "{registry.namespace}": namespace must be {settings.namespace}'
+        errors.insert(0, FieldError("metadata.namespace", text))
+    return errors
+
+
+def _stages(wanted: Wanted, world: World) -> list[Stage]:
+    """Nothing starts before the API keeps the generated password, and we have seen what it keeps."""
+    if not wanted.generated:
+        return [Stage(children(wanted))]
+    secret: Child = credentials(wanted, world.token(24))
+    known = wanted.facts.credentials is not None
+    return [Stage([secret], ready=lambda live: known), Stage(children(wanted))]
+
+
+def _events(wanted: Wanted) -> list[EventNote]:
+    """What a person would want to know, once. Changes are told by the pass after them, from what they left in the status."""
+    names = wanted.names
+    notes = [EventNote("SpecNotHonoured", problem, "Warning") for problem in wanted.facts.problems]
+    reason = (recorded(wanted.registry, "Progressing") or {}).get("reason")
+    where = f"service for custom resource {names.name} in namespace {names.namespace}"
+    if reason == CREATING[0]:
+        notes.append(EventNote("ServiceCreated", f"Created {where}"))
+    elif reason == UPDATING[0]:
+        notes.append(EventNote("ServiceUpdated", f"Updated {where}"))
+    return notes
+
+
+def _legacy(wanted: Wanted, world: World) -> list[tuple[Kind, Key]]:
+    """What older operators left behind for a registry's own catalog, where this very registry controls it."""
+    base = f"{wanted.names.name}-catalog"
+    old = [
+        (builtin.Deployment, base),
+        (builtin.Service, base),
+        (builtin.Route, f"{base}-https"),
+        (builtin.NetworkPolicy, f"{base}-https-route"),
+    ]
+    uid, namespace = wanted.registry.metadata.uid, wanted.names.namespace
+    return [
+        (kind, Key(namespace, name))
+        for kind, name in old
+        if world.serves(kind)
+        and (found := world.get(kind, namespace, name)) is not None
+        and (controller_of(found) or {}).get("uid") == uid != ""
+    ]
+
+
+def finish(registry: ModelRegistry, world: World) -> Desired:
+    """The end of a registry: what the garbage collector cannot reach goes first, then the finalizer."""
+    tracked = [(kind, key_of(obj)) for kind in TRACKED if world.serves(kind) for obj in world.owned(kind)]
+    begun = recorded(registry, "Degraded") is not None
+    message = f"Custom Resource {registry.name} is being deleted from the namespace {registry.namespace}"
+    return Desired(
+        prune=False,
+        delete=tracked,
+        status_first=None if begun else finalizing_status(registry, done=False),
+        status=finalizing_status(registry, done=True),
+        events=[EventNote("Deleting", message, "Warning")],
+    )
+
+
+# Whom an event wakes
+
+
+def _everyone(obj: Object, reader: Reader) -> Iterable[Key]:
+    return [key_of(registry) for registry in reader.list(MODEL_REGISTRY.kind)]
+
+
+def _server(pod: Object, reader: Reader) -> Iterable[Key]:
+    """A pod wakes the registry that it says it is of."""
+    app = labels_of(pod).get("app")
+    return [Key(namespace_of(pod), app)] if app else []
+
+
+def _served(piece: Object, reader: Reader) -> Iterable[Key]:
+    """An EndpointSlice wakes the registry whose Service it is of."""
+    service = labels_of(piece).get(SERVICE_NAME)
+    key = Key(namespace_of(piece), service or "")
+    return [key] if service and reader.get(MODEL_REGISTRY.kind, *key) is not None else []
+
+
+def _users(obj: Object, reader: Reader) -> Iterable[Key]:
+    """A Secret or ConfigMap wakes the registries that read it."""
+    registries = reader.list(MODEL_REGISTRY.kind, namespace_of(obj))
+    return [key_of(registry) for registry in registries if name_of(obj) in _names_read_by(registry)]
+
+
+def _names_read_by(data: Object) -> set[str]:
+    try:
+        registry = ModelRegistry.parse(data)
+    except msgspec.ValidationError:
+        return set()  # Its own pass says what is wrong with it.
+    return {name for _, name, _ in references(registry.spec)} if registry.spec else set()

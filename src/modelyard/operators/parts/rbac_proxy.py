@@ -1,0 +1,95 @@
+"""The kube-rbac-proxy sidecar: whoever may `get` a Service reaches the server behind it, over TLS."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from modelyard.kube.kinds import Object
+from modelyard.operators.parts import build
+from modelyard.operators.parts.build import Labels
+
+CONTAINER = "kube-rbac-proxy"
+HEALTH_PORT = 8888
+CONFIG_FILE = "config-file.yaml"
+CONFIG_DIRECTORY = "/etc/kube-rbac-proxy"
+AUTH_DELEGATOR = "system:auth-delegator"
+RESTRICTED: Object = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+"""What Pod Security's `restricted` asks of a container besides what its pod says."""
+RESOURCES = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "256Mi"}}
+
+
+@dataclass(frozen=True)
+class Sidecar:
+    """One proxy: where it listens, what is behind it, and its certificate."""
+
+    image: str
+    port: int
+    upstream_port: int
+    certificate: str
+    """The certificate's file."""
+    key: str
+    """The key's file."""
+
+
+def container(sidecar: Sidecar, mounts: list[Object]) -> Object:
+    """The container; `mounts` are those of its certificate, the configuration's is added."""
+
+    def probe(initial_delay: int) -> Object:
+        return build.probe(
+            "/healthz",
+            "proxy-healthz",
+            scheme="HTTPS",
+            initial_delay=initial_delay,
+            timeout=1,
+            period=5,
+            success=1,
+            failure=3,
+        )
+
+    return {
+        "name": CONTAINER,
+        "image": sidecar.image,
+        "args": [
+            f"--secure-listen-address=0.0.0.0:{sidecar.port}",
+            f"--upstream=http://127.0.0.1:{sidecar.upstream_port}/",
+            f"--proxy-endpoints-port={HEALTH_PORT}",
+            "--logtostderr=true",
+            "--v=0",
+            f"--config-file={CONFIG_DIRECTORY}/{CONFIG_FILE}",
+            f"--tls-cert-file={sidecar.certificate}",
+            f"--tls-private-key-file={sidecar.key}",
+        ],
+        "ports": [
+            {"name": "https-proxy", "containerPort": sidecar.port, "protocol": "TCP"},
+            {"name": "proxy-healthz", "containerPort": HEALTH_PORT, "protocol": "TCP"},
+        ],
+        "livenessProbe": probe(30),
+        "readinessProbe": probe(5),
+        "resources": RESOURCES,
+        "securityContext": RESTRICTED,
+        "volumeMounts": [*mounts, build.mount("kube-rbac-proxy-config", CONFIG_DIRECTORY)],
+    }
+
+
+def config_volume(config: str) -> Object:
+    return build.config_map_volume("kube-rbac-proxy-config", config)
+
+
+def config_map(name: str, namespace: str, service: str, labels: Labels) -> Object:
+    """Says that the right to `get` the Service is the right to use it."""
+    text = (
+        "authorization:\n"
+        "  resourceAttributes:\n"
+        "    apiVersion: v1\n"
+        "    resource: services\n"
+        "    verb: get\n"
+        f"    namespace: {namespace}\n"
+        f"    name: {service}\n"
+    )
+    return build.config_map(name, namespace, {CONFIG_FILE: text}, labels)
+
+
+def auth_delegator(name: str, account: str, namespace: str, labels: Labels) -> Object:
+    """Lets the proxy ask the API who a caller is and what he may do."""
+    subjects = [build.service_account_subject(account, namespace)]
+    return build.cluster_role_binding(name, AUTH_DELEGATOR, subjects, labels)
