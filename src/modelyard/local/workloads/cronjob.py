@@ -10,7 +10,7 @@ from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.times import format_time, parse_time
 from modelyard.local.workloads.schedules import Schedule, parse_schedule
 from modelyard.runtime.controller import Controller, Owns
-from modelyard.runtime.desired import Child, Desired, EventNote, Live, Policy
+from modelyard.runtime.desired import Desired, EventNote, Live
 from modelyard.runtime.world import World
 
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
@@ -72,7 +72,7 @@ def reconcile(cronjob: Object, world: World) -> Desired:
         }
 
     return Desired(
-        children=[Child(made, policy=Policy.ONCE)],
+        children=[made],
         delete=delete,
         prune=False,
         status=after,

@@ -18,9 +18,10 @@ from modelyard.runtime.world import World
 REVISION = "deployment.kubernetes.io/revision"
 DESIRED = "deployment.kubernetes.io/desired-replicas"
 MAXIMUM = "deployment.kubernetes.io/max-replicas"
+HISTORY = "deployment.kubernetes.io/revision-history"
 HASH = "pod-template-hash"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_NOT_COPIED = {LAST_APPLIED, REVISION, DESIRED, MAXIMUM, "deployment.kubernetes.io/revision-history"}
+_NOT_COPIED = {LAST_APPLIED, REVISION, DESIRED, MAXIMUM, HISTORY}
 _NO_DEADLINE = 2**31 - 1
 
 
@@ -120,6 +121,8 @@ def _as_applied(rs: Object, replicas: int, deployment: Object, sizes: Sizes, rev
     if revision is not None:
         notes = {k: v for k, v in (meta.get("annotations") or {}).items() if k not in _NOT_COPIED}
         notes[REVISION] = str(revision)
+        if history := _history(rs, revision):
+            notes[HISTORY] = history
     notes[DESIRED] = str(spec.get("replicas", 1))
     notes[MAXIMUM] = str(spec.get("replicas", 1) + _surge(deployment))
     applied: Object = {
@@ -140,6 +143,15 @@ def _as_applied(rs: Object, replicas: int, deployment: Object, sizes: Sizes, rev
         },
         "spec": applied,
     }
+
+
+def _history(rs: Object, revision: int) -> str:
+    """The revisions that this set stood for before, oldest first."""
+    before = str((rs["metadata"].get("annotations") or {}).get(HISTORY) or "")
+    own = revision_of(rs)
+    if not own or own == revision:
+        return before
+    return f"{before},{own}" if before else str(own)
 
 
 def _revision(current: Object, old: list[Object], made: bool) -> int:

@@ -8,7 +8,7 @@ from modelyard.kube.kinds import Key, Object
 from modelyard.kube.times import format_time
 from modelyard.local.workloads import pods as podlib
 from modelyard.runtime.controller import Controller, Owns
-from modelyard.runtime.desired import Child, Desired, EventNote, Policy
+from modelyard.runtime.desired import Desired, EventNote
 from modelyard.runtime.world import World
 
 BURST = 500
@@ -31,7 +31,7 @@ def reconcile(replicaset: Object, world: World) -> Desired:
     events = [EventNote("SuccessfulCreate", f"Created pod: {pod['metadata']['name']}") for pod in created]
     events += [EventNote("SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}") for pod in surplus]
     return Desired(
-        children=[Child(pod, policy=Policy.ONCE) for pod in created],
+        children=created,
         delete=[(Pod, Key(meta["namespace"], pod["metadata"]["name"])) for pod in surplus],
         prune=False,
         events=events,

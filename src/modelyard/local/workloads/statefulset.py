@@ -61,8 +61,8 @@ def reconcile(statefulset: Object, world: World) -> Desired:
     return Desired(
         children=[
             *(Child(claim, policy=Policy.ONCE, keep=True) for claim in claims),
-            *(Child(revision, policy=Policy.ONCE) for revision in revisions.objects),
-            *(Child(pod, policy=Policy.ONCE) for pod in created),
+            *revisions.objects,
+            *created,
         ],
         delete=[
             *((Pod, Key(meta["namespace"], name)) for name in removed),
