@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import signal
 import subprocess
 import sys
@@ -38,7 +39,7 @@ class Laptop:
             timeout=timeout,
             env={**os.environ, **self.environment},
             user=self.user or None,
-            group=self.user or None,
+            group=pwd.getpwnam(self.user).pw_gid if self.user else None,
             extra_groups=[] if self.user else None,
         )
         if code is not None:

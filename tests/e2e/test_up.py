@@ -75,7 +75,7 @@ def test_down_leaves_no_process_and_up_goes_on_from_there(own: Laptop) -> None:
 
 def test_a_second_up_says_who_holds_the_folder(own: Laptop) -> None:
     own.start()
-    said = own.modelyard("up", code=1)
+    said = own.modelyard("up", "--operators", "mlflow", code=1)
     assert f"is held by process {own.state()['pid']}" in said
     assert "modelyard down" in said
 

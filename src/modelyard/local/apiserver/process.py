@@ -67,7 +67,7 @@ async def serve(
     async with server:
         token = admin_token(directory)
         server.admit_token(token)
-        url = await server.listen(host, port)
+        url = await _listen(server, directory / "port", host, port)
         write_private(written, kubeconfig_text(url, server.root_certificate(), token))
         # What was loaded stays; the collector need not look at it again and again.
         gc.collect()
@@ -75,6 +75,19 @@ async def serve(
         print(f"serving on {url}, kubeconfig: {written}", flush=True)
         on_ready()
         await stop.wait()
+
+
+async def _listen(server: ApiServer, record: Path, host: str, port: int) -> str:
+    """On the port asked for, else on the one used last (clients know it), else on a free one."""
+    used = int(record.read_text()) if not port and record.exists() else 0
+    try:
+        url = await server.listen(host, port or used)
+    except OSError:
+        if not used:
+            raise
+        url = await server.listen(host, 0)
+    record.write_text(url.rpartition(":")[2])
+    return url
 
 
 def admin_token(directory: Path) -> str:
