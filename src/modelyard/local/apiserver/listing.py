@@ -117,7 +117,7 @@ class Lists:
             raw = maker.table([raw], {"resourceVersion": version} if version else {})
         return rendering.reply(raw, format, status, headers)
 
-    async def list(
+    async def list_(
         self, resource: ServedResource, namespace: str, options: ListOptions, request: Request, format: Format
     ) -> Reply:
         selection = Selection(resource, namespace, options)

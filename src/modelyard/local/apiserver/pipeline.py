@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from modelyard.kube.kinds import Kind, Object
 from modelyard.local.apiserver import bodies, negotiation, options, patching, paths, problems, rendering, scale
@@ -138,7 +138,7 @@ class Pipeline:
             case "get":
                 return await server.lists.get(resource, namespace, target.name, request, format)
             case "list":
-                return await server.lists.list(
+                return await server.lists.list_(
                     resource, namespace, options.list_options(request, watch=False), request, format
                 )
             case "watch":
@@ -174,6 +174,11 @@ class Pipeline:
                 f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: "
                 f"an object is required ({bodies.summary(request.body)})"
             )
+        if exchange.resource.custom and not exchange.target.subresource and not value.get("kind"):
+            text = bodies.summary(request.body)
+            raise problems.bad_request(
+                f"the object provided is unrecognized (must be of type {kind}): Object 'Kind' is missing in '{text}' ({text})"
+            )
         return value, duplicates
 
     async def _create(self, exchange: Exchange) -> Reply:
@@ -204,7 +209,7 @@ class Pipeline:
         return self._written(exchange, done)
 
     @staticmethod
-    def _read_patch(exchange: Exchange) -> tuple[str, object, list[str]]:
+    def _read_patch(exchange: Exchange) -> tuple[str, Any, list[str]]:
         request = exchange.request
         patch_type = bodies.media_type(request.headers.get("content-type", ""))
         accepted = patching.accepted_types(exchange.resource)
@@ -268,7 +273,7 @@ class Pipeline:
         listed = options.list_options(request, watch=False)
         selection = Selection(resource, target.namespace, listed)
         items, _ = await server.lists.select(resource, selection, listed)
-        reply = await server.lists.list(resource, target.namespace, listed, request, exchange.format)
+        reply = await server.lists.list_(resource, target.namespace, listed, request, exchange.format)
         deletion = Deletion(resource, target.namespace, "", exchange.user, wanted, exchange.warnings)
         await server.deletions.delete_all(deletion, items)
         return reply

@@ -55,7 +55,7 @@ class Request:
     def flag(self, name: str) -> bool:
         """A boolean query parameter, as Kubernetes reads it: present and not `false` or `0`."""
         values = self.query.get(name)
-        return bool(values) and values[0].lower() not in ("false", "0")
+        return values is not None and values[0].lower() not in ("false", "0")
 
 
 def parse_query(text: str) -> dict[str, list[str]]:

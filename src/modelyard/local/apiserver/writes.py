@@ -154,6 +154,7 @@ class Writes:
         strategy.prepare_create(obj)
         if strategy.counts_generation:
             metadata["generation"] = 1
+        _check_kind(resource, obj, metadata.get("name", ""))
         causes = meta.check(resource, obj) + strategy.validate(obj, None, write.subresource)
         if causes:
             raise problems.invalid(resource.kind, metadata.get("name", ""), _unique(causes))
@@ -270,7 +271,8 @@ class Writes:
             raise problems.conflict(resource.kind, write.name, why)
         if not applying:
             obj = self._ownership.update(resource, None, obj, write.manager, write.subresource, self._clock())
-        obj["metadata"].pop("resourceVersion", None)
+        if not write.dry_run:
+            obj["metadata"].pop("resourceVersion", None)
         return await self._create(write, obj, write.admission("CREATE", "CreateOptions"))
 
     async def _change_once(
@@ -301,6 +303,7 @@ class Writes:
             metadata["generation"] = old_metadata.get("generation", 0) + 1
         causes: list[Cause] = []
         if not unchecked:
+            _check_kind(resource, new, write.name)
             causes = meta.check(resource, new) + meta.check_update(metadata, old_metadata)
             causes += strategy.validate(new, live, subresource)
         if causes:
@@ -336,14 +339,17 @@ class Writes:
 
 
 def check_type(resource: ServedResource, obj: Object) -> None:
-    """The body's kind and apiVersion, where given, must be the resource's; they are set otherwise."""
+    """The body's kind and apiVersion must be the resource's. Built-in kinds may leave them out; a custom resource of another
+    kind is found out when it is validated."""
     kind = resource.kind
-    given_kind, given_version = obj.get("kind") or kind.kind, obj.get("apiVersion") or kind.api_version
-    if given_kind == kind.kind and given_version == kind.api_version:
+    given_kind, given_version = obj.get("kind") or "", obj.get("apiVersion") or ""
+    if not resource.custom:
+        given_kind, given_version = given_kind or kind.kind, given_version or kind.api_version
+    if given_version == kind.api_version and (given_kind == kind.kind or resource.custom):
         obj["kind"], obj["apiVersion"] = given_kind, given_version
         return
     group, _, version = str(given_version).rpartition("/")
-    if given_kind == kind.kind and group == kind.group and (resource.custom or resource.convert is not None):
+    if resource.custom or (given_kind == kind.kind and group == kind.group and resource.convert is not None):
         raise problems.bad_request(
             f"the API version in the data ({given_version}) does not match the expected API version ({kind.api_version})"
         )
@@ -351,6 +357,13 @@ def check_type(resource: ServedResource, obj: Object) -> None:
         f'{given_kind} in version "{version}" cannot be handled as a {kind.kind}: no kind "{given_kind}" is registered for '
         f'version "{given_version}" in scheme "pkg/runtime/scheme.go:111"'
     )
+
+
+def _check_kind(resource: ServedResource, obj: Object, name: str) -> None:
+    kind, given = resource.kind, obj.get("kind", resource.kind.kind)
+    if given != kind.kind:
+        cause = problems.invalid_value("kind", given, f"must be {kind.kind}")
+        raise problems.invalid(Kind(kind.group, kind.version, str(given), kind.plural), name, [cause])
 
 
 def _finishes_deletion(new: Object, old: Object) -> bool:
