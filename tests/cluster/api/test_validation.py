@@ -435,7 +435,7 @@ async def changed(api: Api, kind: Kind, body: Object, change: Object, subresourc
             {"addressType": "IPv4"},
             {"addressType": "IPv6"},
             "addressType",
-            'Invalid value: "IPv6": field is immutable',
+            "Invalid value: null: field is immutable",
             id="address type",
         ),
     ],

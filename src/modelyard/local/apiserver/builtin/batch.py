@@ -31,8 +31,9 @@ def _job_spec(spec: Object, field: str) -> list[Cause]:
         found.append(required(f"{field}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     found += _completion(spec, field)
     policy = spec.get("podReplacementPolicy")
-    if policy is not None and policy not in ("Failed", "TerminatingOrFailed"):
-        found.append(not_supported(f"{field}.podReplacementPolicy", policy, ("Failed", "TerminatingOrFailed")))
+    policies = ("Failed",) if spec.get("podFailurePolicy") is not None else ("Failed", "TerminatingOrFailed")
+    if policy is not None and policy not in policies:
+        found.append(not_supported(f"{field}.podReplacementPolicy", policy, policies))
     template = spec.get("template") or {}
     found += validate_template(template, f"{field}.template")
     restart, place = (template.get("spec") or {}).get("restartPolicy", ""), f"{field}.template.spec.restartPolicy"

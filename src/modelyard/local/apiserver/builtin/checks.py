@@ -53,6 +53,11 @@ def immutable(new: Any, old: Any, field: str) -> list[Cause]:
     return [] if new == old else [invalid_value(field, new, IMMUTABLE)]
 
 
+def immutable_declared(new: Any, old: Any, field: str) -> list[Cause]:
+    """As `immutable`, for fields where Kubernetes does not show the new value."""
+    return [] if new == old else [invalid_value(field, None, IMMUTABLE)]
+
+
 def labels(values: Mapping[str, str] | None, field: str) -> list[Cause]:
     found: list[Cause] = []
     for key, value in sorted((values or {}).items()):

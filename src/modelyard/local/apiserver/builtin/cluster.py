@@ -53,8 +53,8 @@ def storage_class(obj: Object) -> list[Cause]:
 
 def storage_class_update(new: Object, old: Object) -> list[Cause]:
     found: list[Cause] = []
-    for name in ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"):
-        found += checks.immutable(new.get(name), old.get(name), name)
+    for name in ("provisioner", "parameters", "reclaimPolicy", "volumeBindingMode"):
+        found += checks.immutable_declared(new.get(name), old.get(name), name)
     return found
 
 
@@ -94,7 +94,7 @@ def runtime_class(obj: Object) -> list[Cause]:
 
 
 def runtime_class_update(new: Object, old: Object) -> list[Cause]:
-    return checks.immutable(new.get("handler"), old.get("handler"), "handler")
+    return checks.immutable_declared(new.get("handler"), old.get("handler"), "handler")
 
 
 RULES = (
