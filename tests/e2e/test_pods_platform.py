@@ -1,0 +1,333 @@
+"""The platform's programs as pods: PostgreSQL, an S3 store, MLflow on both, and the authorising proxy."""
+
+from __future__ import annotations
+
+import base64
+import textwrap
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from modelyard.kube import builtin
+from modelyard.kube.kinds import Object
+from tests.e2e.pods import NAMESPACE, Plane, is_ready, plane
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+POSTGRES = {
+    "image": "postgres:18",
+    "env": [
+        {"name": "POSTGRES_USER", "value": "mlflow"},
+        {"name": "POSTGRES_DB", "value": "mydatabase"},
+        {"name": "POSTGRES_PASSWORD", "value": "my'secret"},
+        {"name": "PGDATA", "value": "/var/lib/postgresql/data/pgdata"},
+    ],
+    "ports": [{"containerPort": 5432}],
+    "volumeMounts": [{"name": "data", "mountPath": "/var/lib/postgresql/data"}],
+    "readinessProbe": {"exec": {"command": ["pg_isready", "-U", "mlflow"]}, "periodSeconds": 1, "timeoutSeconds": 5},
+}
+STORE = {
+    "image": "minio/minio:latest",
+    "args": ["server", "/data", "--console-address", ":9001"],
+    "env": [{"name": "MINIO_ROOT_USER", "value": "minio"}, {"name": "MINIO_ROOT_PASSWORD", "value": "minio123"}],
+    "ports": [{"containerPort": 9000}],
+    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    "readinessProbe": {"tcpSocket": {"port": 9000}, "periodSeconds": 1},
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def yard(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Plane]:
+    async with plane(tmp_path_factory.mktemp("yard")) as one:
+        await claim(one, "pgdata")
+        await claim(one, "buckets")
+        yield one
+
+
+async def claim(yard: Plane, name: str) -> None:
+    """A bound PersistentVolumeClaim on a directory, as the workload controllers make it."""
+    path = yard.directory / "volumes" / name
+    size = {"storage": "1Gi"}
+    reference = {"namespace": NAMESPACE, "name": name}
+    spec: Object = {
+        "capacity": size,
+        "accessModes": ["ReadWriteOnce"],
+        "hostPath": {"path": str(path)},
+        "claimRef": reference,
+    }
+    await yard.client.create(builtin.PersistentVolume, {"metadata": {"name": name}, "spec": spec})
+    wanted: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": size}, "volumeName": name}
+    meta = {"name": name, "namespace": NAMESPACE}
+    await yard.client.create(builtin.PersistentVolumeClaim, {"metadata": meta, "spec": wanted})
+    await yard.client.patch(
+        builtin.PersistentVolumeClaim, NAMESPACE, name, {"status": {"phase": "Bound"}}, subresource="status"
+    )
+
+
+def volume(name: str, claim_name: str) -> list[Object]:
+    return [{"name": name, "persistentVolumeClaim": {"claimName": claim_name}}]
+
+
+async def start(yard: Plane, name: str, container: Object, port: int, claim_name: str) -> Object:
+    await yard.pod(name, container, volumes=volume("data", claim_name), terminationGracePeriodSeconds=10)
+    pod = await yard.ready(name, within=120)
+    await yard.endpoints(name, port, [pod["status"]["podIP"]])
+    return pod
+
+
+async def test_postgres_keeps_its_data_over_pods(yard: Plane) -> None:
+    await yard.service("postgres", 5432)
+    await start(yard, "postgres", POSTGRES, 5432, "pgdata")
+    host = f"postgres.{NAMESPACE}.svc.cluster.local"
+    query = f'PGPASSWORD="my\'secret" psql -h {host} -U mlflow -d mydatabase -At -c'
+    code, output = await yard.execute(
+        "postgres", "sh", "-c", f'{query} "create table t as select 42 as x; select x from t"'
+    )
+    assert (code, output.split()[-1]) == (0, "42"), output
+    code, output = await yard.execute(
+        "postgres", "sh", "-c", f"PGPASSWORD=wrong psql -h {host} -U mlflow mydatabase -c 'select 1'"
+    )
+    assert code != 0
+    assert "password authentication failed" in output
+    await yard.client.delete(builtin.Pod, NAMESPACE, "postgres")
+    await yard.gone("postgres")
+    await start(yard, "postgres", POSTGRES, 5432, "pgdata")
+    code, output = await yard.execute("postgres", "sh", "-c", f'{query} "select x from t"')
+    assert (code, output.strip()) == (0, "42")
+
+
+async def test_the_s3_store_checks_credentials_and_keeps_objects(yard: Plane) -> None:
+    await yard.service("store", 9000)
+    await start(yard, "store", STORE, 9000, "buckets")
+    script = """
+        import boto3, botocore.exceptions
+        from botocore.config import Config
+        def client(secret):
+            return boto3.client("s3", endpoint_url="http://store.demo.svc:9000", aws_access_key_id="minio",
+                                aws_secret_access_key=secret, region_name="us-east-1",
+                                config=Config(response_checksum_validation="when_required"))
+        good = client("minio123")
+        good.create_bucket(Bucket="mlflow")
+        good.put_object(Bucket="mlflow", Key="dir/hello.txt", Body=b"hello")
+        print(good.get_object(Bucket="mlflow", Key="dir/hello.txt")["Body"].read().decode())
+        try:
+            client("wrong").list_buckets()
+        except botocore.exceptions.ClientError as error:
+            print(error.response["ResponseMetadata"]["HTTPStatusCode"])
+    """
+    container = {"image": "quay.io/opendatahub/mlflow:3.17", "command": ["python", "-c", textwrap.dedent(script)]}
+    await yard.pod("s3-client", container, restartPolicy="Never")
+    pod = await yard.finished("s3-client", within=600)
+    assert pod["status"]["phase"] == "Succeeded", await yard.log("s3-client")
+    assert (await yard.log("s3-client")).split() == ["hello", "403"]
+    assert (yard.directory / "volumes" / "buckets" / "mlflow" / "dir" / "hello.txt").read_text() == "hello"
+
+
+def certificate(*names: str) -> dict[str, str]:
+    """A self-signed certificate as the data of a TLS Secret."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=2))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(item) for item in names]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return {
+        "tls.crt": base64.b64encode(made.public_bytes(pem)).decode(),
+        "tls.key": base64.b64encode(private).decode(),
+    }
+
+
+async def grant(yard: Plane, account: str, rules: list[Object]) -> str:
+    """A service account that may do this, and its token."""
+    meta = {"name": account, "namespace": NAMESPACE}
+    await yard.client.create(builtin.ServiceAccount, {"metadata": meta})
+    await yard.client.create(builtin.Role, {"metadata": meta, "rules": rules})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account}
+    subjects = [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]
+    await yard.client.create(builtin.RoleBinding, {"metadata": meta, "roleRef": reference, "subjects": subjects})
+    return await yard.token(account)
+
+
+async def grant_cluster(yard: Plane, account: str, role: str, rules: list[Object] | None = None) -> None:
+    await yard.client.create(builtin.ServiceAccount, {"metadata": {"name": account, "namespace": NAMESPACE}})
+    if rules is not None:
+        await yard.client.create(builtin.ClusterRole, {"metadata": {"name": role}, "rules": rules})
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
+    subjects = [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]
+    body = {"metadata": {"name": f"{account}-{role.replace(':', '-')}"}, "roleRef": reference, "subjects": subjects}
+    await yard.client.create(builtin.ClusterRoleBinding, body)
+
+
+ML = "mlflow.kubeflow.org"
+SERVER_ARGS = [
+    "server", "--serve-artifacts", "--artifacts-destination=s3://mlflow/artifacts", "--app-name=kubernetes-auth",
+    "--enable-workspaces", "--workspace-store-uri=kubernetes://", "--host=0.0.0.0", "--port=8443", "--workers=1",
+    "--uvicorn-opts=--ssl-keyfile=/etc/tls/private/tls.key --ssl-certfile=/etc/tls/private/tls.crt --proxy-headers",
+    "--allowed-hosts", "*", "--static-prefix=/mlflow",
+]  # fmt: skip
+CLIENT = """
+    import mlflow
+    mlflow.set_workspace("demo")
+    mlflow.set_experiment("first")
+    with mlflow.start_run() as run:
+        mlflow.log_param("a", 1)
+        mlflow.log_metric("m", 0.5)
+        mlflow.log_text("hello", "note.txt")
+    client = mlflow.MlflowClient()
+    print(client.get_run(run.info.run_id).data.params, mlflow.artifacts.load_text(run.info.artifact_uri + "/note.txt"))
+"""
+
+
+async def test_mlflow_with_the_operators_arguments_on_postgres_and_s3(yard: Plane) -> None:
+    """Runs after the two above, whose pods it uses."""
+    store = f"postgresql://mlflow:my%27secret@postgres.{NAMESPACE}.svc.cluster.local:5432/mydatabase?sslmode=disable"
+    names = (f"mlflow.{NAMESPACE}.svc.cluster.local", f"mlflow.{NAMESPACE}.svc", "mlflow")
+    secret: Object = {"metadata": {"name": "mlflow-tls", "namespace": NAMESPACE}, "data": certificate(*names)}
+    await yard.client.create(builtin.Secret, secret)
+    rules = [
+        {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [ML], "resources": ["mlflowconfigs"], "verbs": ["get", "list", "watch"]},
+    ]
+    await grant_cluster(yard, "mlflow-sa", "mlflow", rules)
+    alice = await grant(yard, "alice", [{"apiGroups": [ML], "resources": ["*"], "verbs": ["*"]}])
+    only_first: Object = {"apiGroups": [ML], "resources": ["experiments"], "resourceNames": ["first"], "verbs": ["get"]}
+    bob = await grant(yard, "bob", [only_first])
+    env = [
+        {"name": "MLFLOW_DISABLE_TELEMETRY", "value": "true"},
+        {"name": "MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "value": "false"},
+        {"name": "MLFLOW_BACKEND_STORE_URI", "value": store},
+        {"name": "MLFLOW_REGISTRY_STORE_URI", "value": store},
+        {"name": "MLFLOW_K8S_AUTH_AUTHORIZATION_MODE", "value": "self_subject_access_review"},
+        {"name": "MLFLOW_S3_ENDPOINT_URL", "value": f"http://store.{NAMESPACE}.svc.cluster.local:9000"},
+        {"name": "AWS_ACCESS_KEY_ID", "value": "minio"},
+        {"name": "AWS_SECRET_ACCESS_KEY", "value": "minio123"},
+    ]
+    server: Object = {
+        "image": "quay.io/opendatahub/mlflow:odh-stable",
+        "command": ["mlflow"],
+        "args": SERVER_ARGS,
+        "env": env,
+        "ports": [{"name": "https", "containerPort": 8443}],
+        "readinessProbe": {
+            "httpGet": {"path": "/mlflow/api/3.0/mlflow/server-info", "port": "https", "scheme": "HTTPS"},
+            "periodSeconds": 1, "timeoutSeconds": 5,
+        },
+        "securityContext": {"readOnlyRootFilesystem": True},
+        "resources": {"limits": {"memory": "3Gi"}},
+        "volumeMounts": [
+            {"name": "tmp", "mountPath": "/tmp"},
+            {"name": "tls", "mountPath": "/etc/tls/private", "readOnly": True},
+        ],
+    }  # fmt: skip
+    volumes = [
+        {"name": "tmp", "emptyDir": {}},
+        {"name": "tls", "secret": {"secretName": "mlflow-tls", "defaultMode": 416}},
+    ]
+    address = await yard.service("mlflow", 8443)
+    await yard.pod(
+        "mlflow", server, volumes=volumes, serviceAccountName="mlflow-sa", securityContext={"runAsNonRoot": True}
+    )
+    pod = await yard.ready("mlflow", within=180)
+    await yard.endpoints("mlflow", 8443, [pod["status"]["podIP"]])
+    client: Object = {
+        "image": "quay.io/opendatahub/mlflow:odh-stable",
+        "command": ["python", "-c", textwrap.dedent(CLIENT)],
+        "env": [
+            {"name": "MLFLOW_TRACKING_URI", "value": f"https://mlflow.{NAMESPACE}.svc:8443/mlflow"},
+            {"name": "MLFLOW_TRACKING_TOKEN", "value": alice},
+            {"name": "MLFLOW_TRACKING_SERVER_CERT_PATH", "value": "/tls/tls.crt"},
+            {"name": "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "value": "1"},
+        ],
+        "volumeMounts": [{"name": "tls", "mountPath": "/tls"}],
+    }
+    await yard.pod("ml-client", client, volumes=[volumes[1]], restartPolicy="Never")
+    done = await yard.finished("ml-client", within=120)
+    assert done["status"]["phase"] == "Succeeded", await yard.log("ml-client")
+    assert "{'a': '1'} hello" in await yard.log("ml-client")
+    stored = list((yard.directory / "volumes" / "buckets" / "mlflow" / "artifacts").rglob("note.txt"))
+    assert [path.read_text() for path in stored] == ["hello"]
+    base = f"https://{address}:8443/mlflow"
+    by_name = "/api/2.0/mlflow/experiments/get-by-name?experiment_name="
+    for token, path, status in (
+        ("", f"{by_name}first", 401),
+        ("no such token", f"{by_name}first", 401),
+        (alice, f"{by_name}first", 200),
+        (bob, f"{by_name}first", 200),
+        (bob, f"{by_name}second", 403),
+        (bob, "/api/2.0/mlflow/experiments/search?max_results=5", 403),
+        ("", "/health", 200),
+    ):
+        assert await ask(base + path, token) == status, (path, status)
+
+
+async def ask(url: str, token: str = "", method: str = "GET", **headers: str) -> int:
+    sent: dict[str, Any] = {"X-MLFLOW-WORKSPACE": NAMESPACE} | headers
+    if token:
+        sent["Authorization"] = f"Bearer {token}"
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=False)) as session:
+        async with session.request(method, url, headers=sent) as response:
+            await response.read()
+            return response.status
+
+
+async def test_the_proxy_lets_in_who_may_and_nobody_else(yard: Plane) -> None:
+    config = {
+        "config-file.yaml": f"authorization: {{resourceAttributes: {{apiVersion: v1, resource: services, namespace: {NAMESPACE}, "
+        "name: registry, verb: get}}"
+    }
+    await yard.client.create(builtin.ConfigMap, {"metadata": {"name": "proxy", "namespace": NAMESPACE}, "data": config})
+    secret = {"metadata": {"name": "proxy-tls", "namespace": NAMESPACE}, "data": certificate("registry")}
+    await yard.client.create(builtin.Secret, secret)
+    await grant_cluster(yard, "registry-sa", "system:auth-delegator")
+    carol = await grant(yard, "carol", [{"apiGroups": [""], "resources": ["services"], "verbs": ["get"]}])
+    dave = await grant(yard, "dave", [])
+    proxy: Object = {
+        "name": "kube-rbac-proxy",
+        "image": "quay.io/openshift/origin-kube-rbac-proxy:latest",
+        "args": [
+            "--secure-listen-address=0.0.0.0:8443", "--upstream=http://127.0.0.1:8080/", "--proxy-endpoints-port=8888",
+            "--logtostderr=true", "--v=0", "--config-file=/etc/kube-rbac-proxy/config-file.yaml",
+            "--tls-cert-file=/etc/tls/tls.crt", "--tls-private-key-file=/etc/tls/tls.key",
+        ],
+        "readinessProbe": {"httpGet": {"path": "/healthz", "port": 8888, "scheme": "HTTPS"}, "periodSeconds": 1},
+        "volumeMounts": [{"name": "config", "mountPath": "/etc/kube-rbac-proxy"}, {"name": "tls", "mountPath": "/etc/tls"}],
+    }  # fmt: skip
+    body: Object = {
+        "metadata": {"name": "registry", "namespace": NAMESPACE},
+        "spec": {
+            "nodeName": "local",
+            "serviceAccountName": "registry-sa",
+            "containers": [{"name": "main", "image": "modelyard/http-echo:1", "args": ["--text", "inside"]}, proxy],
+            "volumes": [
+                {"name": "config", "configMap": {"name": "proxy"}},
+                {"name": "tls", "secret": {"secretName": "proxy-tls", "defaultMode": 384}},
+            ],
+        },
+    }
+    await yard.client.create(builtin.Pod, body)
+    pod = await yard.until("registry", is_ready, within=60)
+    url = f"https://{pod['status']['podIP']}:8443/"
+    answers = [
+        await ask(url, token, method)
+        for token, method in ((carol, "GET"), (carol, "POST"), (dave, "GET"), ("", "GET"), ("x", "GET"))
+    ]
+    assert answers == [200, 200, 403, 401, 401]
