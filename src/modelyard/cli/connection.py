@@ -1,44 +1,65 @@
-"""Which cluster a command talks to: a kubeconfig, or the laptop cluster."""
+"""Which cluster a command talks to: a kubeconfig, or the laptop cluster; and how the plane there is set."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-from collections.abc import Awaitable, Callable
+import os
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
+from modelyard.cli.installation import LABELS
 from modelyard.cli.laptop.layout import Layout, default_directory
 from modelyard.cli.output import Failed
+from modelyard.kube.builtin import Deployment
 from modelyard.kube.client import Client
-from modelyard.kube.config import ConfigError, connect
+from modelyard.kube.config import ConfigError, connect, resolve
 from modelyard.kube.errors import ApiError, Unreachable
+from modelyard.kube.objects import namespace_of
 
 T = TypeVar("T")
 
 
 def connection_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--kubeconfig", type=Path, help="default: $KUBECONFIG, ~/.kube/config, else the laptop cluster that runs here"
+        "--kubeconfig",
+        type=Path,
+        metavar="FILE",
+        help="default: the laptop cluster in $MODELYARD_DIR if that is set, else $KUBECONFIG, ~/.kube/config, "
+        "else the laptop cluster that runs here",
     )
     parser.add_argument("--context", help="a context of the kubeconfig (default: its current one)")
-    parser.add_argument("--dir", type=Path, help="use the laptop cluster in this folder")
+    parser.add_argument("--dir", type=Path, metavar="DIR", help="use the laptop cluster in this folder")
 
 
 def open_client(args: argparse.Namespace) -> Client:
-    """A client for what the arguments say; a laptop cluster that runs is preferred over nothing, never over a kubeconfig named."""
-    kubeconfig: Path | None = args.kubeconfig
+    """A client for what the arguments say. What is named goes before what is found."""
+    try:
+        return connect(_kubeconfig(args), args.context)
+    except ConfigError as error:
+        raise Failed(str(error)) from None
+
+
+def _kubeconfig(args: argparse.Namespace) -> Path | None:
     if args.dir is not None:
         layout = Layout(args.dir)
         layout.require_running()
-        kubeconfig = layout.kubeconfig
+        return layout.kubeconfig
+    if args.kubeconfig is not None or args.context is not None:
+        named: Path | None = args.kubeconfig
+        return named
+    laptop = Layout(default_directory())
+    if os.environ.get("MODELYARD_DIR") and laptop.is_running():
+        return laptop.kubeconfig
     try:
-        return connect(kubeconfig, args.context)
-    except ConfigError as error:
-        laptop = Layout(default_directory())
-        if kubeconfig is None and laptop.is_running():
-            return connect(laptop.kubeconfig)
-        raise Failed(str(error)) from None
+        resolve()
+    except ConfigError:
+        if laptop.is_running():
+            return laptop.kubeconfig
+        raise
+    return None
 
 
 def with_client(args: argparse.Namespace, work: Callable[[Client], Awaitable[T]]) -> T:
@@ -55,3 +76,49 @@ def with_client(args: argparse.Namespace, work: Callable[[Client], Awaitable[T]]
         return asyncio.run(run())
     except (ApiError, Unreachable) as error:
         raise Failed(str(error)) from None
+
+
+async def plane_settings(client: Client, args: argparse.Namespace) -> Mapping[str, str]:
+    """The settings of the plane on that cluster, so that a plan is what *it* would do; those of this shell go before them."""
+    laptop = laptop_behind(args)
+    if laptop is not None:
+        from modelyard.cli.laptop.controllers import laptop_settings
+
+        state = laptop.read_state()
+        port = urlsplit(state.gateway).port if state is not None else None
+        found = laptop_settings({"MODELYARD_GATEWAY_PORT": str(port)} if port else {})
+    else:
+        found = await _deployed_settings(client)
+    return {**found, **os.environ}
+
+
+def laptop_behind(args: argparse.Namespace) -> Layout | None:
+    """The laptop cluster that a command is connected to, also by way of a kubeconfig that names it."""
+    try:
+        chosen = _kubeconfig(args)
+        server = resolve(chosen, args.context).endpoint.server
+    except ConfigError:
+        return None
+    folders = [args.dir, default_directory(), chosen.parent if chosen else None]
+    folders += [Path(part).parent for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    for folder in folders:
+        if folder is None:
+            continue
+        layout = Layout(folder)
+        if layout.is_running() and resolve(layout.kubeconfig).endpoint.server == server:
+            return layout
+    return None
+
+
+async def _deployed_settings(client: Client) -> dict[str, str]:
+    """From the Deployment that `modelyard manifests` made, if we may see it."""
+    labels = ",".join(f"{name}={value}" for name, value in LABELS.items())
+    try:
+        items = (await client.list(Deployment, labels=labels)).items
+    except ApiError:
+        return {}
+    if not items:
+        return {}
+    (container, *_) = items[0]["spec"]["template"]["spec"]["containers"]
+    found = {each["name"]: each["value"] for each in container.get("env") or () if each.get("value") is not None}
+    return found | {"POD_NAMESPACE": namespace_of(items[0])}

@@ -21,7 +21,7 @@ import yaml
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from modelyard.cli.connection import connection_arguments, with_client
+from modelyard.cli.connection import connection_arguments, plane_settings, with_client
 from modelyard.cli.files import read_all
 from modelyard.cli.manifests import load_operators, load_shared, operator_names, operators_argument
 from modelyard.cli.output import Failed, output_argument, print_json, show
@@ -73,14 +73,33 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     objects = read_all(args.file)
-    operators, common = load_operators(operator_names(args)), load_shared()
-    asked, others = sort_out(operators, objects)
-    if args.offline:
-        plans = asyncio.run(_offline(operators, common, asked, others, args.platform))
-    else:
-        plans = with_client(args, lambda client: _on_cluster(client, asked))
+    asked, plans = (
+        _offline(args, objects) if args.offline else with_client(args, lambda c: _on_cluster(c, args, objects))
+    )
     present(asked, plans, args.output, offline=args.offline)
     return WOULD_CHANGE if args.exit_code and any(not p.is_empty for p in plans) else 0
+
+
+def _offline(args: argparse.Namespace, objects: Sequence[Object]) -> tuple[list[Asked], list[Plan]]:
+    operators, common = load_operators(operator_names(args)), load_shared()
+    asked, others = sort_out(operators, objects)
+    resources = [(each.kind, each.resource) for each in asked]
+    try:
+        return asked, asyncio.run(simulate([*operators, *common], resources, others, args.platform))
+    except ApiError as error:
+        raise Failed(f"it would be refused: {error}") from None
+    except TimeoutError:
+        raise Failed(
+            "the controllers do not come to rest on this; that is a fault of theirs, please report it"
+        ) from None
+
+
+async def _on_cluster(
+    client: Client, args: argparse.Namespace, objects: Sequence[Object]
+) -> tuple[list[Asked], list[Plan]]:
+    operators = load_operators(operator_names(args), await plane_settings(client, args))
+    asked, _ = sort_out(operators, objects)
+    return asked, await plan_all(client, asked)
 
 
 def sort_out(operators: Sequence[Operator], objects: Sequence[Object]) -> tuple[list[Asked], list[Object]]:
@@ -112,7 +131,7 @@ def sort_out(operators: Sequence[Operator], objects: Sequence[Object]) -> tuple[
     return asked, others
 
 
-async def _on_cluster(client: Client, asked: Sequence[Asked]) -> list[Plan]:
+async def plan_all(client: Client, asked: Sequence[Asked]) -> list[Plan]:
     served = await client.discover()
     plans = []
     for each in asked:
@@ -128,23 +147,6 @@ async def _on_cluster(client: Client, asked: Sequence[Asked]) -> list[Plan]:
         except (TimeoutError, ConnectionError) as error:
             raise Failed(str(error)) from None
     return plans
-
-
-async def _offline(
-    operators: Sequence[Operator],
-    common: Sequence[Operator],
-    asked: Sequence[Asked],
-    others: Sequence[Object],
-    platform: str,
-) -> list[Plan]:
-    try:
-        return await simulate([*operators, *common], [(a.kind, a.resource) for a in asked], others, platform)
-    except ApiError as error:
-        raise Failed(f"it would be refused: {error}") from None
-    except TimeoutError:
-        raise Failed(
-            "the controllers do not come to rest on this; that is a fault of theirs: see `modelyard run`"
-        ) from None
 
 
 def present(asked: Sequence[Asked], plans: Sequence[Plan], output: str, *, offline: bool) -> None:

@@ -12,7 +12,7 @@ from modelyard.kube.errors import ApiError, NotFound
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import key_of, uid_of
 from modelyard.runtime.operator import Operator
-from modelyard.runtime.ownership import OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE, Owner
+from modelyard.runtime.ownership import OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE, SHARE_PREFIX, Owner
 
 _BELOW = (builtin.ReplicaSet, builtin.Job, builtin.Pod)
 """Kinds that children make themselves."""
@@ -120,6 +120,7 @@ def _owners(obj: Object) -> Iterable[str]:
     labels = obj["metadata"].get("labels") or {}
     if OWNER_KIND in labels:
         yield _tracking_text(labels)
+    yield from (label for label in labels if label.startswith(SHARE_PREFIX))
 
 
 async def _events(client: Client) -> dict[str, list[Object]]:
@@ -143,8 +144,12 @@ def _node(
     state, ready, why = state_of(kind, obj)
     node = Node(kind, obj, state, ready, why, events=events.get(uid_of(obj), []))
     if depth < 6:
-        tracked = Owner("", key_of(obj), kind, uid_of(obj)).labels if depth == 0 else {}
-        below = [*index.get(uid_of(obj), ()), *(index.get(_tracking_text(tracked), ()) if tracked else ())]
+        marks = [uid_of(obj)]
+        if depth == 0:
+            owner = Owner("", key_of(obj), kind, uid_of(obj))
+            marks += [_tracking_text(owner.labels), SHARE_PREFIX + owner.token]
+        # One object may say in several ways whose it is.
+        below = {(k, key_of(o)): (k, o) for mark in marks for k, o in index.get(mark, ())}.values()
         node.children = [_node(k, o, index, events, depth + 1) for k, o in below if not _is_idle(k, o)]
         node.children.sort(key=lambda n: (n.kind.kind, n.key))
     return node

@@ -123,13 +123,13 @@ async def test_on_a_cluster_nothing_to_do_is_said(server: ApiServer, demo: Opera
 
 async def test_on_a_cluster_a_refusal_names_the_resource(server: ApiServer, demo: Operator) -> None:
     with pytest.raises(Failed, match=r"Greeting default/hi would be refused: .*spec\.replicas: Invalid value: -1"):
-        await command._on_cluster(server.client(), [asked(demo, greeting(replicas=-1))])
+        await command.plan_all(server.client(), [asked(demo, greeting(replicas=-1))])
 
 
 async def test_a_cluster_without_the_definition_is_said_with_the_remedy(demo: Operator) -> None:
     async with ApiServer() as bare:
         with pytest.raises(Failed, match=r"does not serve Greeting.*manifests --only crds"):
-            await command._on_cluster(bare.client(), [asked(demo, greeting())])
+            await command.plan_all(bare.client(), [asked(demo, greeting())])
 
 
 def test_the_page_reads_like_a_diff(demo: Operator) -> None:
