@@ -16,8 +16,6 @@ from typing import Any
 
 from tests.e2e.conftest import Kubectl, kubectl_for, wait_until
 
-MODELYARD = [sys.executable, "-m", "modelyard.cli.main"]
-
 
 @dataclass
 class Laptop:
@@ -29,9 +27,10 @@ class Laptop:
     environment: dict[str, str] = field(default_factory=dict)
     user: str = ""
     """Run as this user (tests run as root in CI)."""
+    python: str = sys.executable
 
     def modelyard(self, *arguments: str, code: int | None = 0, timeout: float = 600) -> str:
-        command = [*MODELYARD, arguments[0], "--dir", str(self.directory), *arguments[1:]]
+        command = [self.python, "-m", "modelyard.cli.main", arguments[0], "--dir", str(self.directory), *arguments[1:]]
         done = subprocess.run(
             command,
             capture_output=True,

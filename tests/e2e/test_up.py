@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import shutil
 import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import modelyard
 from tests.e2e.conftest import wait_until
 from tests.e2e.laptop import Laptop
 
@@ -138,32 +144,43 @@ def test_two_clusters_run_side_by_side(own: Laptop, kubectl_program: str, tmp_pa
         other.stop()
 
 
-def test_a_plain_user_can_run_it(kubectl_program: str, tmp_path: Path) -> None:
+@pytest.fixture
+def plain(kubectl_program: str) -> Iterator[Laptop]:
+    """A cluster of the user nobody, in a folder and with a Python that this user can reach."""
     if os.getuid() != 0:
         pytest.skip("these tests run as a plain user already")
+    home = Path(tempfile.mkdtemp(prefix="modelyard-plain-", dir="/var/tmp"))
     try:
-        pwd.getpwnam("nobody")
-    except KeyError:
-        pytest.skip("there is no user nobody")
-    directory = Path(
-        subprocess.run(
-            ["mktemp", "-d", "/var/tmp/modelyard-XXXXXX"], capture_output=True, text=True, check=True
-        ).stdout.strip()
-    )
-    os.chown(directory, pwd.getpwnam("nobody").pw_uid, pwd.getpwnam("nobody").pw_gid)
-    cluster = Laptop(
-        directory / "cluster",
-        kubectl_program,
-        user="nobody",
-        environment={"HOME": str(directory), "MODELYARD_CACHE": str(directory / "cache")},
-    )
-    try:
-        cluster.start()
-        cluster.apply(ECHO.format(name="web", replicas=1))
-        cluster.wait(lambda: ready(cluster, "web") == 1, "the replica is ready")
-    finally:
+        interpreter = shutil.which("python3", path="/usr/local/bin:/usr/bin")
+        version = f"{sys.version_info.major}.{sys.version_info.minor}"
+        if (
+            interpreter is None
+            or subprocess.run([interpreter, "-V"], capture_output=True, text=True).stdout.split()[1].rpartition(".")[0]
+            != version
+        ):
+            pytest.skip(f"there is no Python {version} that another user may run")
+        packages = Path(modelyard.__file__).parents[1]
+        shutil.copytree(sysconfig.get_path("purelib"), home / "packages", symlinks=True)
+        shutil.copytree(packages / "modelyard", home / "packages" / "modelyard", dirs_exist_ok=True)
+        subprocess.run(["chown", "-R", "nobody", str(home)], check=True)
+        environment = {
+            "HOME": str(home),
+            "MODELYARD_CACHE": str(home / "cache"),
+            "PYTHONPATH": str(home / "packages"),
+            "PATH": f"{home}/packages/bin:/usr/bin:/bin",
+        }
+        cluster = Laptop(home / "cluster", kubectl_program, user="nobody", python=interpreter, environment=environment)
+        yield cluster
         cluster.stop()
-        subprocess.run(["rm", "-rf", str(directory)], check=False)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def test_a_plain_user_can_run_it(plain: Laptop) -> None:
+    plain.start()
+    plain.apply(ECHO.format(name="web", replicas=1))
+    plain.wait(lambda: ready(plain, "web") == 1, "the replica is ready")
+    assert Path(f"/proc/{plain.pid('kubelet')}").stat().st_uid == pwd.getpwnam("nobody").pw_uid
 
 
 def test_status_says_why_something_is_not_ready(own: Laptop) -> None:
