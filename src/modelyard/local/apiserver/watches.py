@@ -21,6 +21,7 @@ from modelyard.local.apiserver.store import Change, Store, decode, encode
 
 BOOKMARK_SECONDS = 60.0
 _CHUNK = 256
+_RESOLUTION = 0.001
 """How many changes are put into one chunk at most."""
 _INITIAL_END = "k8s.io/initial-events-end"
 
@@ -220,7 +221,8 @@ class Watch:
                 if chunk:
                     yield chunk
                 continue
-            now = loop.time()
+            # The loop's clock may call a little early, within its resolution.
+            now = loop.time() + _RESOLUTION
             if now >= end:
                 return
             if self._options.bookmarks and now >= bookmark:
