@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -417,3 +418,40 @@ async def test_cluster_scoped_resource(api: Api) -> None:
     )
     assert "namespace" not in made["metadata"]
     assert [o["metadata"]["name"] for o in (await api.client.list(custom.kind)).items] == ["x"]
+
+
+async def test_kind_and_version_must_be_given(things: Custom) -> None:
+    path, kind = things.kind.path(things.namespace), things.kind
+    metadata = {"name": "x"}
+    answer = await call(things.api, "POST", path, {"apiVersion": kind.api_version, "metadata": metadata})
+    assert answer.status == 400
+    assert answer.message.startswith(
+        f"the object provided is unrecognized (must be of type {kind.kind}): Object 'Kind' is missing in '{{"
+    )
+    answer = await call(things.api, "POST", path, {"kind": kind.kind, "metadata": metadata})
+    assert answer.message == (
+        f"the API version in the data () does not match the expected API version ({kind.api_version})"
+    )
+    other = {"apiVersion": kind.api_version, "kind": "Other", "metadata": metadata}
+    answer = await call(things.api, "POST", path, other)
+    assert (answer.status, answer.causes) == (422, [("kind", f'Invalid value: "Other": must be {kind.kind}')])
+
+
+async def test_watch_as_table(things: Custom) -> None:
+    await things.create({"text": "a"})
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    query = {"watch": "true", "timeoutSeconds": "5"}
+    response = await things.api.client.transport.send(
+        "GET", things.kind.path(things.namespace), query=query, headers={"Accept": accept}
+    )
+    first = b""
+    async for chunk in response.chunks():
+        first += chunk
+        if b"\n" in first:
+            break
+    await response.close()
+    event = json.loads(first.split(b"\n")[0])
+    assert (event["type"], event["object"]["kind"]) == ("ADDED", "Table")
+    assert [column["name"] for column in event["object"]["columnDefinitions"]] == ["Name", "Age"]
+    assert event["object"]["rows"][0]["cells"][0] == "x"
+    assert event["object"]["rows"][0]["object"]["metadata"]["name"] == "x"

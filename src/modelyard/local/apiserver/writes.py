@@ -345,6 +345,12 @@ def check_type(resource: ServedResource, obj: Object) -> None:
     given_kind, given_version = obj.get("kind") or "", obj.get("apiVersion") or ""
     if not resource.custom:
         given_kind, given_version = given_kind or kind.kind, given_version or kind.api_version
+    if not given_kind:
+        body = encode(obj).decode()
+        shown = f"{body[:30]} ..." if len(body) > 30 else body
+        raise problems.bad_request(
+            f"the object provided is unrecognized (must be of type {kind.kind}): Object 'Kind' is missing in '{body}' ({shown})"
+        )
     if given_version == kind.api_version and (given_kind == kind.kind or resource.custom):
         obj["kind"], obj["apiVersion"] = given_kind, given_version
         return
