@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -20,12 +21,26 @@ from modelyard.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import conditions_of, generation_of, key_of, metadata_of, owners_of
 from modelyard.kube.selectors import parse_labels
-from modelyard.runtime.controller import Controller
+from modelyard.kube.times import utc_now
+from modelyard.runtime.certificates import issue, load, make_ca
+from modelyard.runtime.controller import Controller, Fixed
 from modelyard.runtime.inmemory import MemoryCluster
 from modelyard.runtime.manager import Manager
 from modelyard.runtime.memory import Memory, merged
+from modelyard.runtime.operator import Operator
 from modelyard.runtime.passes import Pass
+from modelyard.runtime.sources import CachedObjects
+from modelyard.runtime.webhooks import (
+    ServiceAddress,
+    Webhooks,
+    WebhookServer,
+    conversion_stanza,
+    webhook_configurations,
+)
 
+_CONFIGURATIONS = {
+    kind.kind: kind for kind in (builtin.MutatingWebhookConfiguration, builtin.ValidatingWebhookConfiguration)
+}
 Check = Callable[[Object], Any]
 PATIENCE = 20.0
 """How long a server may take until something is true, in seconds."""
@@ -70,6 +85,10 @@ class Yard(ABC):
     @abstractmethod
     async def names(self, kind: Kind) -> list[str]:
         """The names of all objects of a kind in the yard's namespace (or cluster-wide)."""
+
+    @abstractmethod
+    async def pass_time(self, seconds: float) -> None:
+        """Lets time go by, where it does not by itself."""
 
     @abstractmethod
     async def quiet(self) -> None:
@@ -249,12 +268,20 @@ class MemoryYard(Yard):
         for _ in range(50):
             before = len(self.cluster.writes)
             for controller, memory in self._controllers:
-                assert controller.kind is not None
-                for obj in self.cluster.list(controller.kind, None, None):
-                    await self._pass(controller, memory, key_of(obj))
+                for key in self._keys(controller):
+                    await self._pass(controller, memory, key)
             if len(self.cluster.writes) == before:
                 return
         raise AssertionError(f"the controllers do not settle: {self.cluster.writes[-20:]}")
+
+    async def pass_time(self, seconds: float) -> None:
+        self.cluster.advance(seconds)
+
+    def _keys(self, controller: Controller) -> list[Key]:
+        if isinstance(controller.for_, Fixed):
+            return list(controller.for_.keys)
+        assert controller.kind is not None
+        return [key_of(obj) for obj in self.cluster.list(controller.kind, None, None)]
 
     async def _pass(self, controller: Controller, memory: Memory, key: Key) -> None:
         one = Pass(controller, self.cluster, memory.of(key), key)
@@ -282,6 +309,7 @@ class ApiYard(Yard):
         self.namespace = namespace
         self.manager: Manager | None = None
         self._made: list[tuple[Kind, Key]] = []
+        self._webhooks: WebhookServer | None = None
 
     async def install(self, definitions: Sequence[Definition]) -> None:
         """The definitions are served when this returns."""
@@ -316,6 +344,25 @@ class ApiYard(Yard):
         self.manager.start()
         await self.manager.idle(quiet=0.02)
 
+    async def serve_webhooks(self, operator: Operator) -> None:
+        """Answers the API's questions to the operator's webhooks, on a socket of this process. The controllers must run."""
+        assert self.manager is not None, "webhooks read the caches of running controllers"
+        ca = make_ca(utc_now())
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        load(context, issue(ca, ["127.0.0.1"], utc_now()))
+        hooks = Webhooks(operator.webhooks, operator.conversions, reader=CachedObjects(self.manager.caches))
+        self._webhooks = WebhookServer(hooks, context, host="127.0.0.1", port=0)
+        address = ServiceAddress(url=f"https://127.0.0.1:{await self._webhooks.start()}")
+        for config in webhook_configurations(operator.webhooks, address, ca_bundle=ca.certificate):
+            kind = _CONFIGURATIONS[config["kind"]]
+            self._made.append((kind, Key("", config["metadata"]["name"])))
+            await self.client.apply(kind, config, field_manager="tests", force=True)
+        for conversion in operator.conversions:
+            definition = conversion.definition
+            name = f"{definition.plural}.{definition.group}"
+            stanza = {"spec": {"conversion": conversion_stanza(conversion, address, ca_bundle=ca.certificate)}}
+            await self.client.patch(builtin.CustomResourceDefinition, "", name, stanza)
+
     async def halt(self) -> None:
         if self.manager is not None:
             await self.manager.stop(grace=0.0)
@@ -325,12 +372,19 @@ class ApiYard(Yard):
         """Removes what the test made, in the reverse order, while the controllers can still take off their finalizers."""
         for kind, key in reversed(self._made):
             with suppress(ApiError):
-                await self.client.delete(kind, key.namespace, key.name, propagation="Foreground", grace=0)
+                await self.client.delete(kind, key.namespace, key.name, propagation="Background", grace=0)
         for kind, key in self._made:
             if not kind.namespaced:
-                # The next test on this server uses the same names.
                 await self.gone(kind, key.name)
         await self.halt()
+        if self._webhooks is not None:
+            await self._webhooks.stop()
+        # The next test on this server uses the same names, and the garbage collector takes its time.
+        for kind in (builtin.ClusterRole, builtin.ClusterRoleBinding):
+            for obj in (await self.client.list(kind)).items:
+                if owners_of(obj):
+                    with suppress(NotFound):
+                        await self.client.delete(kind, "", key_of(obj).name)
 
     async def create(self, kind: Kind, name: str, *, namespace: str | None = None, **body: Any) -> Object:
         self._made.append((kind, self._key(kind, name, namespace)))
@@ -392,6 +446,9 @@ class ApiYard(Yard):
     async def names(self, kind: Kind) -> list[str]:
         found = await self.client.list(kind, self.namespace if kind.namespaced else "")
         return sorted(key_of(obj).name for obj in found.items)
+
+    async def pass_time(self, seconds: float) -> None:
+        """A server's clock goes by itself: whoever waits for something sees it."""
 
     async def quiet(self) -> None:
         if self.manager is not None:

@@ -31,6 +31,7 @@ from modelyard.runtime.health import Endpoint, HealthServer
 from modelyard.runtime.lease import LeaseSettings
 from modelyard.runtime.manager import Manager
 from modelyard.runtime.operator import Operator
+from modelyard.runtime.sources import CachedObjects
 from modelyard.runtime.webhooks import ServiceAddress, Webhooks, WebhookServer
 
 log = logging.getLogger(__name__)
@@ -112,7 +113,7 @@ class Plane:
         hooks = [webhook for operator in self._operators for webhook in operator.webhooks]
         conversions = [conversion for operator in self._operators for conversion in operator.conversions]
         server = WebhookServer(
-            Webhooks(hooks, conversions, metrics=self.manager.metrics),
+            Webhooks(hooks, conversions, reader=CachedObjects(self.manager.caches), metrics=self.manager.metrics),
             context,
             host=self._options.webhook_host,
             port=self._options.webhook_port,

@@ -28,6 +28,20 @@ _metadata = msgspec.json.Decoder(_MetadataOnly)
 
 
 @dataclass(frozen=True)
+class CachedObjects:
+    """What a webhook reads: whatever the process has caches of."""
+
+    caches: CacheSet
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        entry = self.caches.get(kind, Key(namespace if kind.namespaced else "", name))
+        return entry.object if entry is not None else None
+
+    def list(self, kind: Kind, namespace: str | None = None, labels: Mapping[str, str] | None = None) -> list[Object]:
+        return [entry.object for entry in self.caches.list(kind, namespace or None, labels)]
+
+
+@dataclass(frozen=True)
 class CacheReader:
     """What a mapping function reads: the caches of the kinds that its controller declares."""
 

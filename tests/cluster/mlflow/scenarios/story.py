@@ -6,10 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import pytest
-
 from modelyard.kube import builtin
-from modelyard.kube.errors import Invalid
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.objects import status_of
 from modelyard.operators.mlflow.api import MLFLOW
@@ -17,11 +14,20 @@ from modelyard.operators.mlflow.config import Settings
 from modelyard.operators.mlflow.controller import mlflow_controller
 from modelyard.operators.mlflow.module import module_controller
 from modelyard.operators.mlflow.namespace_rbac import namespace_controller
+from tests.cluster import stories
+from tests.cluster.stories import named, refused
 from tests.yard import Yard
 
 POSTGRES = "postgresql://u:p@db:5432/mlflow"
 JOB = "mlflow-mg-3140-g1"
 OPENSHIFT = (builtin.ConsoleLink,)
+
+
+@dataclass(frozen=True)
+class Server(stories.Server):
+    """The tracking server, where no other container is named."""
+
+    container_name: str = "mlflow"
 
 
 @dataclass
@@ -99,89 +105,11 @@ class Story:
         return Server(await self.yard.get(builtin.Deployment, "mlflow"))
 
 
-@dataclass(frozen=True)
-class Server:
-    """A Deployment, or the pod template of a CronJob or Job, with its parts by name."""
-
-    object: Object
-    container_name: str = "mlflow"
-
-    @property
-    def spec(self) -> Object:
-        spec: Object = self.object["spec"]
-        return spec
-
-    @property
-    def template(self) -> Object:
-        spec = self.spec
-        if "jobTemplate" in spec:
-            spec = spec["jobTemplate"]["spec"]
-        template: Object = spec["template"]
-        return template
-
-    @property
-    def pod(self) -> Object:
-        pod: Object = self.template["spec"]
-        return pod
-
-    @property
-    def container(self) -> Object:
-        return named(self.pod["containers"], self.container_name)
-
-    @property
-    def args(self) -> list[str]:
-        args: list[str] = self.container.get("args", [])
-        return args
-
-    @property
-    def env(self) -> dict[str, Any]:
-        """Variables by name: a text, or where it comes from. Each name is there once."""
-        names = [variable["name"] for variable in self.container["env"]]
-        assert len(names) == len(set(names)), f"a variable is there twice: {names}"
-        return {v["name"]: v.get("valueFrom") or v.get("value", "") for v in self.container["env"]}
-
-    @property
-    def volumes(self) -> dict[str, Object]:
-        return {volume["name"]: volume for volume in self.pod["volumes"]}
-
-    @property
-    def mounts(self) -> dict[str, Object]:
-        return {mount["mountPath"]: mount for mount in self.container["volumeMounts"]}
-
-
-def named(items: list[Object], name: str) -> Object:
-    return next(item for item in items if item["name"] == name)
-
-
 def valid_spec(**changes: Any) -> Object:
     spec: Object = {"serveArtifacts": True, "backendStoreUri": POSTGRES, **changes}
     return {name: value for name, value in spec.items() if value is not None}
 
 
-async def refused(attempt: Awaitable[Any], message: str) -> None:
-    """The API refuses this with the message."""
-    with pytest.raises(Invalid) as refusal:
-        await attempt
-    assert message in refusal.value.message
-
-
 Scenario = Callable[[Story], Awaitable[None]]
-
-
-@dataclass
-class Book:
-    """The scenarios of one chapter, by number."""
-
-    scenarios: dict[int, Scenario] = field(default_factory=dict)
-    needs_api: set[int] = field(default_factory=set)
-    """Those that a cluster in memory cannot play: they are about admission or garbage collection."""
-
-    def scenario(self, number: int, *, needs_api: bool = False) -> Callable[[Scenario], Scenario]:
-        def register(function: Scenario) -> Scenario:
-            assert number not in self.scenarios, f"scenario {number} is there twice"
-            self.scenarios[number] = function
-            if needs_api:
-                self.needs_api.add(number)
-            return function
-
-        return register
+Book = stories.Book[Story]
+__all__ = ["JOB", "OPENSHIFT", "POSTGRES", "Book", "Scenario", "Server", "Story", "named", "refused", "valid_spec"]
