@@ -17,6 +17,9 @@ from modelyard.kube.times import format_micro_time
 
 log = logging.getLogger(__name__)
 
+SHORTEST_PAUSE = 0.05
+"""Between two attempts, however little time is left."""
+
 
 @dataclass(frozen=True)
 class LeaseSettings:
@@ -95,7 +98,8 @@ class Elector:
     async def _renew_while(self, work: asyncio.Future[None]) -> None:
         loop = asyncio.get_running_loop()
         while not work.done():
-            await asyncio.wait([work], timeout=min(self.settings.retry, max(self._held_until - loop.time(), 0.0)))
+            left = min(self.settings.retry, self._held_until - loop.time())
+            await asyncio.wait([work], timeout=max(left, SHORTEST_PAUSE))
             if work.done():
                 return
             if not await self._try() and not self.held:

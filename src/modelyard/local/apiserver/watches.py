@@ -21,8 +21,9 @@ from modelyard.local.apiserver.store import Change, Store, decode, encode
 
 BOOKMARK_SECONDS = 60.0
 _CHUNK = 256
-_RESOLUTION = 0.001
 """How many changes are put into one chunk at most."""
+_RESOLUTION = 0.001
+"""By how much a timer may fire early, in seconds."""
 _INITIAL_END = "k8s.io/initial-events-end"
 
 
@@ -221,7 +222,6 @@ class Watch:
                 if chunk:
                     yield chunk
                 continue
-            # The loop's clock may call a little early, within its resolution.
             now = loop.time() + _RESOLUTION
             if now >= end:
                 return
