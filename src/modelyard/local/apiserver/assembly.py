@@ -25,6 +25,7 @@ from modelyard.local.apiserver.builtin.service_network import ServiceNetwork
 from modelyard.local.apiserver.builtin.strategies import BuiltinStrategies
 from modelyard.local.apiserver.crds import CustomResources, DefinitionStrategy
 from modelyard.local.apiserver.documents import ServerDocuments
+from modelyard.local.apiserver.expiry import EventExpiry
 from modelyard.local.apiserver.field_validation import FieldChecks
 from modelyard.local.apiserver.resources import Strategy
 from modelyard.local.apiserver.subresources.kubelet import HttpKubelet, Kubelet, NoKubelet
@@ -54,6 +55,7 @@ class Parts:
     access: AccessDefaults
     token_secrets: TokenSecrets
     storage: StorageReleases
+    expiry: EventExpiry
     authenticator: TokenAuthenticator
     webhook_client: WebhookClient
     kubelet: Kubelet
@@ -63,6 +65,7 @@ class Parts:
         self.custom_resources.start()
         self.token_secrets.start()
         self.storage.start()
+        self.expiry.start()
 
     async def stop(self) -> None:
         for part in self._all():
@@ -75,7 +78,7 @@ class Parts:
         return any(part.busy for part in self._all())
 
     def _all(self) -> tuple[Part, ...]:
-        return (self.storage, self.token_secrets, self.custom_resources, self.access)
+        return (self.expiry, self.storage, self.token_secrets, self.custom_resources, self.access)
 
 
 def assemble(server: ApiServer, *, access_control: bool) -> Parts:
@@ -119,4 +122,6 @@ def assemble(server: ApiServer, *, access_control: bool) -> Parts:
         server.store, server.registry, server.writes, server.deletions, tokens, server.root_certificate
     )
     storage = StorageReleases(server.store, server.registry, server.writes)
-    return Parts(custom_resources, access, token_secrets, storage, authenticator, client, kubelet)
+    return Parts(
+        custom_resources, access, token_secrets, storage, EventExpiry(server.store), authenticator, client, kubelet
+    )

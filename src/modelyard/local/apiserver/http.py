@@ -46,15 +46,26 @@ class Door:
 
     async def open(self) -> str:
         server = web.Server(
-            self._serve, access_log=None, max_field_size=_MOST_HEADER_BYTES, max_line_size=_MOST_HEADER_BYTES
+            self._serve,
+            handler_cancellation=True,
+            access_log=None,
+            max_field_size=_MOST_HEADER_BYTES,
+            max_line_size=_MOST_HEADER_BYTES,
         )
-        self._runner = web.ServerRunner(server, handler_cancellation=True, shutdown_timeout=1.0)
+        self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await self._runner.setup()
         names = [name for name in self._names if name not in ("0.0.0.0", "::")]
         site = web.TCPSite(self._runner, self._host, self._port, ssl_context=self._identity.context(sorted(names)))
         await site.start()
-        host, port = self._runner.addresses[0][:2]
+        host, port = self.address
         return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        assert self._runner is not None
+        host, port = self._runner.addresses[0][:2]
+        return host, port
 
     async def close(self) -> None:
         if self._runner is not None:

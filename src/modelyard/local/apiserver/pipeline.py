@@ -55,16 +55,24 @@ class Pipeline:
     async def handle(self, request: Request) -> Reply:
         """Answers every request; nothing in it can make this raise, but for the caller's own cancellation."""
         entry = self._server.journal.open(request)
+        status = 499
         try:
-            reply = await self._handle(request, entry)
+            reply = await self._answer(request, entry)
+            status = reply.status
+            return reply
+        finally:
+            # A client that went away before its answer leaves 499 behind.
+            self._server.journal.close(entry, status)
+
+    async def _answer(self, request: Request, entry: Object) -> Reply:
+        try:
+            return await self._handle(request, entry)
         except Problem as problem:
-            reply = _status_reply(problem, request)
+            return _status_reply(problem, request)
         except Exception:
             # Names the fault in the log; the client learns no more than that there was one.
             log.exception("the request %s %s failed", request.method, request.path)
-            reply = _status_reply(problems.internal_error("the server failed, see its log"), request)
-        self._server.journal.close(entry, reply.status)
-        return reply
+            return _status_reply(problems.internal_error("the server failed, see its log"), request)
 
     async def _handle(self, request: Request, entry: Object) -> Reply:
         server = self._server

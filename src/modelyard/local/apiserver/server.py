@@ -20,6 +20,7 @@ from modelyard.local.apiserver.hooks import Hooks
 from modelyard.local.apiserver.inprocess import InProcessTransport
 from modelyard.local.apiserver.journal import Journal
 from modelyard.local.apiserver.listing import Lists
+from modelyard.local.apiserver.master import publish
 from modelyard.local.apiserver.namespaces import Namespaces
 from modelyard.local.apiserver.options import DeleteOptions
 from modelyard.local.apiserver.ownership import Ownership
@@ -154,7 +155,9 @@ class ApiServer:
         from modelyard.local.apiserver.http import Door
 
         self._door = Door(self.handle, self.identity(), host, port, names)
-        return await self._door.open()
+        url = await self._door.open()
+        await publish(self.store, self.registry, self.writes, *self._door.address)
+        return url
 
     # What tests and other parts ask.
 

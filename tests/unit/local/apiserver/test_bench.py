@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from modelyard.kube.builtin import ConfigMap, Deployment, Namespace, Pod
+from modelyard.kube.builtin import ConfigMap, Deployment, Event, Namespace, Pod
 from modelyard.kube.errors import ApiError, Conflict, Gone, NotFound, ServerError
 from modelyard.local.apiserver import ApiServer
 from modelyard.local.apiserver.bench import api_server
@@ -178,6 +178,15 @@ async def test_virtual_time_drives_bookmarks_and_timeouts() -> None:
         assert made["metadata"]["creationTimestamp"] == "2030-01-01T00:00:00Z"
 
 
+async def test_client_that_gives_up_leaves_nothing_under_way(api_server: ApiServer) -> None:
+    api_server.faults.add("list", delay=1000)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await api_server.client().list(ConfigMap)
+    await api_server.settle()
+    assert api_server.journal.entries(verb="list")[-1]["status"] == 499
+
+
 async def test_unexpected_failure_is_a_500_without_details(
     api_server: ApiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,3 +197,22 @@ async def test_unexpected_failure_is_a_500_without_details(
     with pytest.raises(ServerError) as caught:
         await api_server.client().get(ConfigMap, "default", "a")
     assert "secret detail" not in str(caught.value)
+
+
+@pytest.mark.looptime(start=0)
+async def test_events_are_dropped_an_hour_after_their_last_write() -> None:
+    async with ApiServer() as server:
+        client = server.client()
+
+        def event(name: str) -> dict[str, object]:
+            involved = {"kind": "Pod", "name": "p", "namespace": "default"}
+            return {"metadata": {"name": name, "namespace": "default"}, "involvedObject": involved, "reason": "r"}
+
+        await client.create(Event, event("old"))
+        await client.create(Event, event("renewed"))
+        await asyncio.sleep(1800)
+        await client.patch(Event, "default", "renewed", {"count": 2})
+        await asyncio.sleep(1900)
+        assert [obj["metadata"]["name"] for obj in (await client.list(Event)).items] == ["renewed"]
+        await asyncio.sleep(1900)
+        assert (await client.list(Event)).items == []

@@ -25,7 +25,8 @@ TOKEN = "the-token"
 class Web:
     """A client that can send anything."""
 
-    def __init__(self, url: str, certificate: str) -> None:
+    def __init__(self, url: str, certificate: str, server: ApiServer) -> None:
+        self.server = server
         context = ssl.create_default_context(cadata=certificate)
         self.url = url
         self.session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context))
@@ -47,7 +48,7 @@ async def web() -> AsyncIterator[Web]:
     async with ApiServer() as server:
         server.admit_token(TOKEN)
         url = await server.listen()
-        client = Web(url, server.root_certificate())
+        client = Web(url, server.root_certificate(), server)
         yield client
         await client.session.close()
 
@@ -55,6 +56,25 @@ async def web() -> AsyncIterator[Web]:
 async def test_tls_and_token_let_in(web: Web) -> None:
     status, body = await web.send("GET", "/api/v1/namespaces/default")
     assert (status, body["metadata"]["name"]) == (200, "default")
+
+
+async def test_service_kubernetes_points_at_the_server(web: Web) -> None:
+    _, service = await web.send("GET", "/api/v1/namespaces/default/services/kubernetes")
+    port = int(web.url.rpartition(":")[2])
+    assert service["spec"]["ports"] == [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}]
+    _, endpoints = await web.send("GET", "/api/v1/namespaces/default/endpoints/kubernetes")
+    assert endpoints["subsets"][0]["addresses"] == [{"ip": "127.0.0.1"}]
+
+
+async def test_watch_streams_and_ends_with_its_client(web: Web) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    path = "/api/v1/namespaces?watch=true"
+    async with web.session.get(web.url + path, headers=headers) as response:
+        line = await response.content.readline()
+        assert json.loads(line)["type"] == "ADDED"
+    async with asyncio.timeout(10):
+        while len(web.server.watches):
+            await asyncio.sleep(0.01)
 
 
 async def test_wrong_token_is_401_and_none_is_anonymous(web: Web) -> None:
