@@ -105,7 +105,9 @@ def laptop_behind(args: argparse.Namespace) -> Layout | None:
         if folder is None:
             continue
         layout = Layout(folder)
-        if layout.is_running() and resolve(layout.kubeconfig).endpoint.server == server:
+        # An API server alone has a folder like that too; only `up` says what it is.
+        running = layout.read_state() is not None and layout.is_running()
+        if running and resolve(layout.kubeconfig).endpoint.server == server:
             return layout
     return None
 

@@ -27,6 +27,7 @@ _LIMITS = {
     "maxProperties": "at most {} entries",
     "multipleOf": "a multiple of {}",
 }
+_NOT_EMPTY = frozenset(("at least 1 characters", "at least 1 items", "at least 1 entries"))
 
 
 @dataclass
@@ -66,6 +67,9 @@ def _version(definition: Definition, version: Version) -> Iterator[str]:
         rows = [row for row in fields(info, schema) if row.path == part or row.path.startswith(f"{part}.")]
         if rows:
             yield f"### {definition.kind_name} {part}"
+            if found := _validations(schema["properties"][part]):
+                yield "Rules that concern several fields:\n\n" + "\n".join(f"- {text}" for text in found)
+                rows[0].rules.clear()
             yield table(["Field", "Type", "Default", "Rules"], [_cells(row) for row in rows])
 
 
@@ -147,6 +151,7 @@ def _default(schema: Object) -> str:
 def _rules(schema: Object, *, described: bool) -> list[str]:
     """In words where there are words; the rules inside of an embedded core type are Kubernetes' own."""
     found = [text.format(schema[key]) for key, text in _LIMITS.items() if key in schema]
+    found = ["not empty" if text in _NOT_EMPTY else text for text in found]
     if "enum" in schema:
         found.append("one of " + ", ".join(f"`{value}`" for value in schema["enum"]))
     if "pattern" in schema and not described:

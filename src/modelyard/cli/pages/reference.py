@@ -103,13 +103,13 @@ def systems(operators: Sequence[Operator], planned: Mapping[str, str]) -> str:
     rows = [
         [
             f"[{o.title}](docs/dataflow/{o.name}.md)",
-            f"`{o.upstream}`",
+            f"`{o.name}`",
             ", ".join(dict.fromkeys(d.kind_name for d in o.definitions)),
-            f"built ([fields](docs/reference/kinds-{o.name}.md))",
+            f"built; takes what `{o.upstream}` takes ([fields](docs/reference/kinds-{o.name}.md))",
         ]
         for o in operators
     ]
     for name, summary in planned.items():
         title, _, kinds = summary.partition(": ")
         rows.append([title, f"`{name}`", kinds, "not built yet"])
-    return table(["System", "Takes the resources of", "Kinds", "State"], rows)
+    return table(["System", "Operator", "Kinds", "State"], rows)
