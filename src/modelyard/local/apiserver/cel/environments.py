@@ -12,7 +12,10 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
 
 from modelyard.local.apiserver.cel.libraries import function_declarations
+from modelyard.local.apiserver.cel.rewriting import wrap_calls
 from modelyard.local.apiserver.cel.syntax import Syntax, read_syntax
+
+_MOST_KNOWN = 500
 
 
 class CelSyntaxError(Exception):
@@ -58,14 +61,28 @@ class Environment:
             ],
             functions=function_declarations(),
         )  # fmt: skip
+        self._known: dict[str, Expression] = {}
 
     def compile(self, text: str) -> Expression:
-        """Raises `CelSyntaxError`."""
+        """Raises `CelSyntaxError`. The same text comes often: a definition's versions share rules, and are judged before use."""
+        known = self._known.get(text)
+        if known is not None:
+            return known
         try:
             program = self._env.compile(text)
-            return Expression(text, program, read_syntax(program.serialize()))
         except RuntimeError as error:
             raise CelSyntaxError(_compiler_words(str(error))) from None
+        if len(self._known) >= _MOST_KNOWN:
+            self._known.clear()
+        expression = self._known[text] = Expression(text, program, read_syntax(program.serialize()))
+        return expression
+
+    def converting(self, expression: Expression, conversions: Mapping[int, str]) -> Expression:
+        """The expression with functions put around some of its parts, by their ids."""
+        if not conversions:
+            return expression
+        program = self._env.deserialize(wrap_calls(expression.program.serialize(), conversions))
+        return Expression(expression.text, program, expression.syntax)
 
     def activation(self, values: Mapping[str, Any]) -> Any:
         return self._env.Activation(dict(values))

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -28,6 +29,11 @@ def function_declarations() -> list[Any]:
         overload = cel.Overload(identity, result, list(parameters), is_member=member, impl=function)
         declared.setdefault(name, []).append(overload)
     return [cel.FunctionDecl(name, overloads) for name, overloads in declared.items()]
+
+
+def _date(text: str) -> datetime:
+    """A value of format `date`, which is a timestamp to rules."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
 
 
 def _is_sorted(values: Sequence[Any]) -> bool:
@@ -219,6 +225,7 @@ def _version_part(index: int) -> Callable[[dict[str, Any]], int]:
 
 
 _FUNCTIONS: list[tuple[str, Any, Sequence[Any], bool, Callable[..., Any]]] = [
+    ("dateToTimestamp", _T.TIMESTAMP, (_T.STRING,), False, _date),
     ("isSorted", _T.BOOL, (_LIST,), True, _is_sorted),
     ("sum", _T.DYN, (_LIST,), True, sum),
     ("min", _T.DYN, (_LIST,), True, _least),

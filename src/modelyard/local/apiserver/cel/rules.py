@@ -18,6 +18,7 @@ from modelyard.local.apiserver.cel.environments import (
 from modelyard.local.apiserver.cel.shapes import (
     View,
     compile_view,
+    conversions,
     is_typed,
     merged,
     resource_root,
@@ -117,17 +118,18 @@ def _compile_node(node: Node, resource: bool) -> _Node | None:
         uses = _united([uses_of("self", program.syntax) for program in programs])
         old_uses = _united([uses_of("oldSelf", program.syntax) for program in programs])
         compiled.view, compiled.old_view = compile_view(shape, uses), compile_view(shape, old_uses)
-        compiled.at_create = _together([r for r in compiled.rules if not r.uses_old], compiled.environment)
-        compiled.at_update = _together(compiled.rules, compiled.environment)
+        compiled.at_create = _together([r for r in compiled.rules if not r.uses_old], shape, compiled.environment)
+        compiled.at_update = _together(compiled.rules, shape, compiled.environment)
     return compiled
 
 
-def _together(rules: list[Rule], environment: Environment) -> Expression | None:
+def _together(rules: list[Rule], shape: Node, environment: Environment) -> Expression | None:
     """Several rules as one expression: evaluating it once costs little more than one of them."""
     if len(rules) < 2 or any(rule.error or rule.optional_old or rule.program is None for rule in rules):
         return None
     try:
-        return environment.compile(" && ".join(f"({rule.source['rule']}\n)" for rule in rules))
+        text = " && ".join(f"({rule.source['rule']}\n)" for rule in rules)
+        return _compile(text, environment, {"self": shape, "oldSelf": shape}, False)
     except CelSyntaxError:
         # Too many or too deep for one expression.
         return None
@@ -182,7 +184,7 @@ def _compile(text: str, environment: Environment, variables: Mapping[str, Node],
     expression = environment.compile(text)
     if problems := undefined_fields(text, expression.syntax, variables):
         raise CelSyntaxError("\n".join(problems))
-    return expression
+    return environment.converting(expression, conversions(expression.syntax, variables))
 
 
 def _validate(node: _Node, value: Any, old: Any, path: str, anchor: tuple[Any, Any] | None, out: list[Cause]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from cel_expr_python import cel
 
-from modelyard.local.apiserver.cel.syntax import Expr, Syntax
+from modelyard.local.apiserver.cel.syntax import Expr, Syntax, walk
 from modelyard.local.apiserver.structural.nodes import Node, read_schema
 
 RESERVED = frozenset(
@@ -53,25 +53,27 @@ def escape(name: str) -> str | None:
 
 
 def rule_type(node: Node) -> Any:
-    """The CEL type of a value, as far as the library can be told: an object is dynamic, its fields are checked by `undefined_fields`."""
+    """The CEL type of a value, as far as the library can be told: an object is dynamic, its fields are checked by
+    `undefined_fields`; so are dates inside of others, which are text until the expression converts them."""
     if node.int_or_string:
         return cel.Type.DYN
-    match node.type:
-        case "array":
-            return cel.Type.List(rule_type(node.items)) if node.items else cel.Type.DYN
-        case "object":
-            return cel.Type.Map(cel.Type.STRING, rule_type(node.additional)) if node.additional else cel.Type.DYN
-        case "string":
-            return {
-                "byte": cel.Type.BYTES, "duration": cel.Type.DURATION, "date": cel.Type.TIMESTAMP, "date-time": cel.Type.TIMESTAMP,
-            }.get(node.raw.get("format") or "", cel.Type.STRING)  # fmt: skip
-        case "boolean":
-            return cel.Type.BOOL
-        case "number":
-            return cel.Type.DOUBLE
-        case "integer":
-            return cel.Type.INT
-    return cel.Type.DYN
+    if node.type == "array" and node.items is not None:
+        return cel.Type.List(_inner_type(node.items))
+    if node.type == "object" and node.additional is not None:
+        return cel.Type.Map(cel.Type.STRING, _inner_type(node.additional))
+    if node.type == "string":
+        return _FORMAT_TYPES.get(node.raw.get("format") or "", cel.Type.STRING)
+    return _TYPES.get(node.type, cel.Type.DYN)
+
+
+def _inner_type(node: Node) -> Any:
+    return cel.Type.DYN if node.type == "string" and node.raw.get("format") in _FORMAT_TYPES else rule_type(node)
+
+
+_TYPES = {"boolean": cel.Type.BOOL, "number": cel.Type.DOUBLE, "integer": cel.Type.INT}
+_FORMAT_TYPES = {
+    "byte": cel.Type.BYTES, "duration": cel.Type.DURATION, "date": cel.Type.TIMESTAMP, "date-time": cel.Type.TIMESTAMP,
+}  # fmt: skip
 
 
 def is_typed(node: Node | None) -> bool:
@@ -104,6 +106,25 @@ def undefined_fields(text: str, syntax: Syntax, variables: Mapping[str, Node]) -
     return [_located(text, position, problem) for position, problem in dict.fromkeys(found)]
 
 
+_CONVERSIONS = {"byte": "base64.decode", "duration": "duration", "date": "dateToTimestamp", "date-time": "timestamp"}
+
+
+def conversions(syntax: Syntax, variables: Mapping[str, Node]) -> dict[int, str]:
+    """Which sub-expressions give text where the schema says date, duration or bytes, and the function that converts it.
+
+    A variable that is such a value itself is converted before the evaluation."""
+    shapes: dict[int, Node] = {}
+    _shape(syntax.root, dict(variables), syntax.positions, [], shapes)
+    found = {}
+    for expr in walk(syntax.root):
+        node = shapes.get(expr.id)
+        if node is None or node.type != "string" or expr.test_only or (expr.kind == "ident" and expr.name in variables):
+            continue
+        if function := _CONVERSIONS.get(node.raw.get("format") or ""):
+            found[expr.id] = function
+    return found
+
+
 def _located(text: str, position: int, problem: str) -> str:
     before = text[:position]
     line, column = before.count("\n") + 1, position - (before.rfind("\n") + 1)
@@ -112,32 +133,50 @@ def _located(text: str, position: int, problem: str) -> str:
 
 
 def _shape(
-    expr: Expr, variables: dict[str, Node | None], positions: Mapping[int, int], out: list[tuple[int, str]]
+    expr: Expr,
+    variables: dict[str, Node | None],
+    positions: Mapping[int, int],
+    out: list[tuple[int, str]],
+    shapes: dict[int, Node] | None = None,
 ) -> Node | None:
     """The schema of an expression's value where it is known; None elsewhere, which allows everything."""
+    node = _shape_of(expr, variables, positions, out, shapes)
+    # Of a choice only the branches hold a field's text.
+    if shapes is not None and node is not None and expr.name != "_?_:_":
+        shapes[expr.id] = node
+    return node
+
+
+def _shape_of(
+    expr: Expr,
+    variables: dict[str, Node | None],
+    positions: Mapping[int, int],
+    out: list[tuple[int, str]],
+    shapes: dict[int, Node] | None,
+) -> Node | None:
     match expr.kind:
         case "ident":
             return variables.get(expr.name)
         case "select":
-            operand = _shape(expr.parts[0], variables, positions, out)
+            operand = _shape(expr.parts[0], variables, positions, out, shapes)
             return _field(operand, expr.name, positions.get(expr.id, 0), out)
         case "comprehension":
-            over = _shape(expr.parts[0], variables, positions, out)
+            over = _shape(expr.parts[0], variables, positions, out, shapes)
             inner = dict(variables)
             inner[expr.variables[0]] = over.items if over is not None and over.type == "array" else None
             inner[expr.variables[1]] = None
-            _shape(expr.parts[1], variables, positions, out)
+            _shape(expr.parts[1], variables, positions, out, shapes)
             for part in expr.parts[2:]:
-                _shape(part, inner, positions, out)
+                _shape(part, inner, positions, out, shapes)
             return None
-    shapes = [_shape(part, variables, positions, out) for part in expr.parts]
+    inner_shapes = [_shape(part, variables, positions, out, shapes) for part in expr.parts]
     if expr.kind == "call":
         if expr.name == "_?_:_":
-            return shapes[1] or shapes[2]
-        if expr.name in ("_[_]", "_[?_]") and shapes[0] is not None:
-            return shapes[0].items or shapes[0].additional if expr.name == "_[_]" else None
-        if expr.name == "_?._" and shapes[0] is not None:
-            _field(shapes[0], expr.parts[1].name, positions.get(expr.id, 0), out)
+            return inner_shapes[1] or inner_shapes[2]
+        if expr.name in ("_[_]", "_[?_]") and inner_shapes[0] is not None:
+            return inner_shapes[0].items or inner_shapes[0].additional if expr.name == "_[_]" else None
+        if expr.name == "_?._" and inner_shapes[0] is not None:
+            _field(inner_shapes[0], expr.parts[1].name, positions.get(expr.id, 0), out)
     return None
 
 
@@ -213,6 +252,13 @@ View = Callable[[Any], Any]
 
 def compile_view(node: Node, uses: Uses | None) -> View | None:
     """How a value is made ready for CEL: only what is read, names escaped, whole numbers of `number` as floats. None: as it is."""
+    if node.type == "string":
+        # Only the value itself: the library takes no dates inside of others; there the expression converts.
+        return _SCALAR_VIEWS.get(node.raw.get("format") or "")
+    return _inner_view(node, uses)
+
+
+def _inner_view(node: Node, uses: Uses | None) -> View | None:
     if uses is not None and "" not in uses and node.type == "object" and node.additional is None:
         return _object_view(node, uses)
     return _whole_view(node)
@@ -225,16 +271,17 @@ def _object_view(node: Node, uses: Uses | None) -> View:
         if escaped is None or not is_typed(child) or (uses is not None and escaped not in uses):
             continue
         below = None if uses is None else uses[escaped]
-        view = _whole_view(child) if below is None or "" in below else compile_view(child, below)
+        view = _whole_view(child) if below is None or "" in below else _inner_view(child, below)
         fields.append((name, escaped, view))
 
     def view_object(value: Any) -> Any:
         if type(value) is not dict:
             return value
+        # A null counts as absent: `has()` is false for it.
         return {
-            escaped: value[name] if view is None or value[name] is None else view(value[name])
+            escaped: value[name] if view is None else view(value[name])
             for name, escaped, view in fields
-            if name in value
+            if value.get(name) is not None
         }
 
     return view_object
@@ -246,8 +293,6 @@ def _whole_view(node: Node) -> View | None:
     match node.type:
         case "number":
             return lambda value: float(value) if type(value) is int else value
-        case "string":
-            return _SCALAR_VIEWS.get(node.raw.get("format") or "")
         case "array":
             item = _whole_view(node.items) if node.items else None
             return None if item is None else lambda value: [None if v is None else item(v) for v in value]
@@ -258,7 +303,10 @@ def _whole_view(node: Node) -> View | None:
             )
         case "object":
             plain = all(
-                escape(name) == name and is_typed(child) and _whole_view(child) is None
+                escape(name) == name
+                and is_typed(child)
+                and not child.raw.get("nullable")
+                and _whole_view(child) is None
                 for name, child in node.properties.items()
             )
             return None if plain and not node.preserve else _object_view(node, None)

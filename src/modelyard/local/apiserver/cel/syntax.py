@@ -41,9 +41,9 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 def read_syntax(serialised: bytes) -> Syntax:
     """From `Expression.serialize()`: an `Any` message that holds a CheckedExpr."""
-    checked = next(value for number, value in _fields(serialised) if number == 2 and isinstance(value, bytes))
+    checked = next(value for number, value in fields_of(serialised) if number == 2 and isinstance(value, bytes))
     root, positions = Expr("const"), dict[int, int]()
-    for number, value in _fields(checked):
+    for number, value in fields_of(checked):
         if number == 4 and isinstance(value, bytes):
             root = _expr(value)
         elif number == 5 and isinstance(value, bytes):
@@ -62,7 +62,11 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+class Fixed(bytes):
+    """A field of four or eight bytes, as doubles are written."""
+
+
+def fields_of(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """The fields of a protobuf message, in order."""
     at = 0
     while at < len(data):
@@ -77,13 +81,13 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             at += size
         else:
             size = 8 if wire == 1 else 4
-            yield number, data[at : at + size]
+            yield number, Fixed(data[at : at + size])
             at += size
 
 
 def _messages(data: bytes) -> dict[int, list[bytes]]:
     found: dict[int, list[bytes]] = {}
-    for number, value in _fields(data):
+    for number, value in fields_of(data):
         if isinstance(value, bytes):
             found.setdefault(number, []).append(value)
     return found
@@ -91,16 +95,16 @@ def _messages(data: bytes) -> dict[int, list[bytes]]:
 
 def _positions(data: bytes) -> dict[int, int]:
     positions = {}
-    for number, value in _fields(data):
+    for number, value in fields_of(data):
         if number == 4 and isinstance(value, bytes):
-            entry = {key: item for key, item in _fields(value) if isinstance(item, int)}
+            entry = {key: item for key, item in fields_of(value) if isinstance(item, int)}
             positions[entry.get(1, 0)] = entry.get(2, 0)
     return positions
 
 
 def _expr(data: bytes) -> Expr:
     identity, result = 0, Expr("const")
-    for number, value in _fields(data):
+    for number, value in fields_of(data):
         if number == 2 and isinstance(value, int):
             identity = value
         elif isinstance(value, bytes) and number in _READERS:
@@ -110,7 +114,7 @@ def _expr(data: bytes) -> Expr:
 
 
 def _const(data: bytes) -> Expr:
-    texts = [value for number, value in _fields(data) if number == 6 and isinstance(value, bytes)]
+    texts = [value for number, value in fields_of(data) if number == 6 and isinstance(value, bytes)]
     return Expr("const", name=texts[0].decode() if texts else "")
 
 
@@ -120,7 +124,7 @@ def _ident(data: bytes) -> Expr:
 
 def _select(data: bytes) -> Expr:
     fields = _messages(data)
-    test_only = any(number == 3 and value for number, value in _fields(data))
+    test_only = any(number == 3 and value for number, value in fields_of(data))
     return Expr("select", name=fields[2][0].decode(), parts=[_expr(fields[1][0])], test_only=test_only)
 
 
