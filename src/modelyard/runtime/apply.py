@@ -9,6 +9,7 @@ import msgspec
 
 from modelyard.kube.errors import ApiError, Conflict, Invalid, NotFound, TooManyRequests, Unauthorized
 from modelyard.kube.kinds import Key, Kind, Object
+from modelyard.kube.objects import resource_version_of
 from modelyard.runtime import ownership
 from modelyard.runtime.cluster import Cluster, Seen, managed_by
 from modelyard.runtime.desired import Child, Failure, Ownership, Policy
@@ -137,16 +138,18 @@ class Applier:
     async def _update(self, placed: Placed, manager: str, seen: Seen, *, force: bool) -> Made:
         kind, key, child = placed.kind, placed.key, placed.child
         desired = stored(kind, ownership.stamp(child, self.owner, kind))
+        remembered = self.memory.child(kind, key)
+        wanted, version = fingerprint(desired), resource_version_of(seen.object)
+        if not self.again and remembered.settled == (wanted, version):
+            return Made(seen.object)
         carried = _carried(desired, seen.object)
         differing = differences(kind, carried, seen.object, seen.managed)
-        remembered = self.memory.child(kind, key)
-        if not self.again:
-            unclaimed = seen.managed is None
-            if not differing and not unclaimed:
-                return Made(seen.object)
-            if remembered.is_settled(fingerprint(desired), differing) and not unclaimed:
-                return Made(seen.object)
-            self._check_contested(placed, desired, "changed")
+        # Where we have applied nothing yet, we do so even if all is as desired: only then are the fields ours.
+        settled = seen.managed is not None and (not differing or remembered.is_settled(wanted, differing))
+        if settled and not self.again:
+            remembered.settled = (wanted, version)
+            return Made(seen.object)
+        self._check_contested(placed, desired, "changed")
         body = merged(carried, {"metadata": {"uid": seen.uid}} if seen.uid else {})
         try:
             made = await self.cluster.apply(kind, body, manager=manager, force=force)

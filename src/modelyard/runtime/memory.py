@@ -28,6 +28,8 @@ class ChildMemory:
     admitted: tuple[str, ...] | None = None
     """What still differed right after our own apply: admission changed it, or our comparison does not know the rule."""
     repairs: deque[float] = field(default_factory=deque)
+    settled: tuple[int, str] | None = None
+    """What was desired and the version of the live object when they were last found to agree."""
 
     def is_settled(self, desired: int, differences: tuple[str, ...]) -> bool:
         return self.desired == desired and self.admitted == differences

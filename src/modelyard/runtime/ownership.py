@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -107,11 +106,10 @@ def resolve(child: Child, owner: Owner, kind: Kind) -> Ownership:
 
 
 def stamp(child: Child, owner: Owner, kind: Kind) -> Object:
-    """The object to apply: the child's own, with what says whose it is."""
-    obj = copy.deepcopy(child.object)
+    """The object to apply: the child's own, with what says whose it is. It shares what it does not change."""
+    metadata: Object = dict(child.object["metadata"])
+    obj = child.object | {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
     obj.pop("status", None)
-    obj["apiVersion"], obj["kind"] = kind.api_version, kind.kind
-    metadata: Object = obj["metadata"]
     ownership = resolve(child, owner, kind)
     referable = owner.can_be_referenced_by(kind, metadata.get("namespace") or "")
     references = list(metadata.get("ownerReferences") or [])
