@@ -79,15 +79,19 @@ async def serve(
 
 async def _listen(server: ApiServer, record: Path, host: str, port: int) -> str:
     """On the port asked for, else on the one used last (clients know it), else on a free one."""
-    used = int(record.read_text()) if not port and record.exists() else 0
+    used = 0 if port else _last_port(record)
     try:
         url = await server.listen(host, port or used)
     except OSError:
         if not used:
             raise
         url = await server.listen(host, 0)
-    record.write_text(url.rpartition(":")[2])
+    write_private(record, url.rpartition(":")[2])
     return url
+
+
+def _last_port(record: Path) -> int:
+    return int(record.read_text()) if record.exists() else 0
 
 
 def admin_token(directory: Path) -> str:

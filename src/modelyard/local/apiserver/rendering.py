@@ -17,7 +17,7 @@ from modelyard.local.apiserver.negotiation import Format
 from modelyard.local.apiserver.problems import Problem
 from modelyard.local.apiserver.requests import Reply, Request
 from modelyard.local.apiserver.resources import ServedResource
-from modelyard.local.apiserver.store import Stored, decode, encode
+from modelyard.local.apiserver.store import WELL_KNOWN, Stored, decode, encode
 
 
 class _Partial(msgspec.Struct):
@@ -43,6 +43,9 @@ def ready(stored: Stored, resource: ServedResource) -> bytes | None:
 
 def _refresh(stored: Stored, resource: ServedResource) -> None:
     """Applies the defaults of today's rules to an object written under other ones; the stored version stays the same."""
+    if stored.rules is WELL_KNOWN and not resource.custom:
+        stored.rules = resource.strategy
+        return
     obj = stored.decode()
     try:
         resource.strategy.default(obj)

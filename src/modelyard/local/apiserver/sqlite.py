@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import importlib.metadata
 import os
 import sqlite3
 import struct
@@ -12,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from modelyard.local.apiserver.store import Change, Stored, restored
+from modelyard.local.apiserver.store import WELL_KNOWN, Change, Stored, restored
 
 FORMAT = 1
 _APPLICATION = 0x6D6F6479
@@ -20,7 +21,7 @@ _SCHEMA = """
 CREATE TABLE objects (born INTEGER PRIMARY KEY, storage TEXT NOT NULL, key TEXT NOT NULL, version INTEGER NOT NULL, value BLOB NOT NULL);
 INSERT INTO objects VALUES (0, '', '', 1, '');
 """
-"""The row of born 0 is no object: its version is the last one that was given out."""
+"""The row of born 0 is no object: its version is the last one that was given out, its key the program that wrote last."""
 _ROW = "(?,?,?,?,?)"
 _MOST_ROWS = 500
 
@@ -36,6 +37,7 @@ class SQLiteJournal:
 
     def __init__(self, directory: Path, durable: Durability = "full") -> None:
         self._path = directory / "state.db"
+        self._program = f"modelyard {importlib.metadata.version('modelyard')}"
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = _locked(directory)
         try:
@@ -67,9 +69,10 @@ class SQLiteJournal:
 
     def load(self) -> tuple[int, list[Stored]]:
         try:
-            version = self._db.execute("SELECT version FROM objects WHERE born = 0").fetchone()[0]
+            program, version = self._db.execute("SELECT key, version FROM objects WHERE born = 0").fetchone()
+            rules = WELL_KNOWN if program == self._program else None
             rows = self._db.execute("SELECT storage, key, version, value, born FROM objects WHERE born > 0")
-            return version, [restored(*row) for row in rows]
+            return version, [restored(*row, rules=rules) for row in rows]
         except (sqlite3.DatabaseError, msgspec.MsgspecError, TypeError) as error:
             self.close()
             raise StateUnusable(_damaged(self._path, error)) from error
@@ -80,7 +83,7 @@ class SQLiteJournal:
         for change in changes:
             last[change.subject.born] = change.new
         gone = [born for born, new in last.items() if new is None]
-        rows: list[object] = [0, "", "", version, b""]
+        rows: list[object] = [0, "", self._program, version, b""]
         for born, new in last.items():
             if new is not None:
                 rows += (born, new.storage, new.key, new.version, new.raw)

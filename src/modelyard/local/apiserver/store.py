@@ -95,7 +95,11 @@ class Stored:
         return f"<{self.storage} {self.key} at {self.version}>"
 
 
-def restored(storage: str, key: str, version: int, raw: bytes, born: int) -> Stored:
+WELL_KNOWN = object()
+"""The rules of an object that this very program version wrote: those of built-in kinds have not changed since."""
+
+
+def restored(storage: str, key: str, version: int, raw: bytes, born: int, rules: object = None) -> Stored:
     """An entry from what a journal kept."""
     namespace, _, name = key.rpartition("/")
     meta = _envelopes.decode(raw).metadata
@@ -103,6 +107,7 @@ def restored(storage: str, key: str, version: int, raw: bytes, born: int) -> Sto
     return Stored(
         storage, namespace, name, version, raw,
         born=born, uid=meta.uid, labels=meta.labels or None, owners=owners, deleting=meta.deletion_timestamp is not None,
+        rules=rules,
     )  # fmt: skip
 
 
