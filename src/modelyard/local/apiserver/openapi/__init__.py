@@ -9,6 +9,7 @@ from modelyard.kube.kinds import Object
 from modelyard.local.apiserver import problems
 from modelyard.local.apiserver.crds.strategy import CustomStrategy
 from modelyard.local.apiserver.discovery import VERSION
+from modelyard.local.apiserver.openapi.binary import MEDIA, binary_document, wants_binary
 from modelyard.local.apiserver.openapi.definitions import Components, builtin_name, custom_name
 from modelyard.local.apiserver.openapi.paths import Paths
 from modelyard.local.apiserver.requests import JSON, Reply, Request
@@ -39,6 +40,8 @@ class OpenApi:
         if not path.startswith("/openapi/") or request.method not in ("GET", "HEAD"):
             return None
         accept = request.headers.get("accept", "")
+        if path == "/openapi/v2" and wants_binary(accept):
+            return Reply(200, binary_document(self._version), MEDIA, [("Vary", "Accept")])
         if _PROTOBUF in accept and not any(media in accept for media in (JSON, "*/*")):
             raise problems.not_acceptable((JSON,))
         if path == "/openapi/v2":
