@@ -72,7 +72,7 @@ class SQLiteJournal:
             program, version = self._db.execute("SELECT key, version FROM objects WHERE born = 0").fetchone()
             rules = WELL_KNOWN if program == self._program else None
             rows = self._db.execute("SELECT storage, key, version, value, born FROM objects WHERE born > 0")
-            return version, [restored(*row, rules=rules) for row in rows]
+            return version, [restored(storage, key, at, raw, born, rules) for storage, key, at, raw, born in rows]
         except (sqlite3.DatabaseError, msgspec.MsgspecError, TypeError) as error:
             self.close()
             raise StateUnusable(_damaged(self._path, error)) from error
