@@ -87,7 +87,7 @@ class TestLogs:
     async def test_unscheduled_pod_has_an_empty_log(self, api: Api) -> None:
         namespace = await pod(api)
         answer = await call(api, "GET", Pod.path(namespace, "a", "log"))
-        assert (answer.status, answer.body) == (200, "")
+        assert (answer.status, answer.body) == (204, "")
 
     @pytest.mark.parametrize(
         ("query", "status", "message"),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from modelyard.kube import builtin, names
-from modelyard.kube.kinds import Object
+from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.quantities import parse
 from modelyard.local.apiserver.builtin import checks
 from modelyard.local.apiserver.builtin.pod_validation import validate_template
@@ -25,6 +25,7 @@ from modelyard.local.apiserver.problems import (
 )
 
 MAX_DATA = 1024 * 1024
+NEW_EVENT = Kind("events.k8s.io", "v1", "Event", "events")
 _FROZEN = "field is immutable when `immutable` is set"
 _LIMIT_TYPES = ("Container", "PersistentVolumeClaim", "Pod")
 
@@ -214,22 +215,64 @@ def _deprecated_endpoints(obj: Object, old: Object | None) -> list[str]:
 
 
 def event(obj: Object) -> list[Cause]:
-    place = (obj.get("involvedObject") or {}).get("namespace", "")
+    return _event(obj, "involvedObject", "reportingComponent", "message")
+
+
+def new_event(obj: Object) -> list[Cause]:
+    """An Event of the group events.k8s.io, which is checked more strictly."""
+    found = _event(obj, "regarding", "reportingController", "note")
+    series = obj.get("series")
+    if series is not None:
+        if series.get("count", 0) < 2:
+            found.append(invalid_value("series.count", "", "should be at least 2"))
+        if not series.get("lastObservedTime"):
+            found.append(required("series.lastObservedTime"))
+    if not obj.get("eventTime"):
+        found.append(required("eventTime"))
+    if obj.get("type") not in ("Normal", "Warning"):
+        found.append(invalid_value("type", "", f"has invalid value: {obj.get('type', '')}"))
+    for given, name in (
+        ("deprecatedFirstTimestamp", "firstTimestamp"),
+        ("deprecatedLastTimestamp", "lastTimestamp"),
+        ("deprecatedCount", "count"),
+        ("deprecatedSource", "source"),
+    ):
+        if obj.get(given):
+            found.append(invalid_value(name, "", "needs to be unset"))
+    return found
+
+
+_FROZEN_EVENT = (
+    ("regarding", "involvedObject"), ("reason", "reason"), ("note", "message"), ("type", "type"), ("action", "action"),
+    ("eventTime", "eventTime"), ("related", "related"), ("reportingController", "reportingController"),
+    ("reportingInstance", "reportingInstance"),
+)  # fmt: skip
+
+
+def new_event_update(new: Object, old: Object) -> list[Cause]:
+    found = _event(new, "regarding", "reportingController", "note")
+    for name, shown in _FROZEN_EVENT:
+        found += checks.immutable(new.get(name), old.get(name), shown)
+    return found
+
+
+def _event(obj: Object, about: str, reporter: str, note: str) -> list[Cause]:
+    place = (obj.get(about) or {}).get("namespace", "")
     namespace = obj["metadata"].get("namespace", "")
     mismatch = [invalid_value("involvedObject.namespace", place, "does not match event.namespace")]
     if not obj.get("eventTime"):
         wrong = namespace not in ("", "default") if not place else namespace != place
         return mismatch if wrong else []
     found = mismatch if not place and namespace not in ("default", "kube-system") else []
-    if not obj.get("reportingComponent"):
-        found.append(required("reportingComponent"))
-    found += checks.qualified_name(obj.get("reportingComponent", ""), "reportingComponent")
+    if not obj.get(reporter):
+        found.append(required(reporter))
+    found += checks.qualified_name(obj.get(reporter, ""), reporter)
     for name, limit in (("reportingInstance", 128), ("action", 128), ("reason", 128)):
         if not obj.get(name):
             found.append(required(name))
         elif len(obj[name]) > limit:
             found.append(invalid_value(name, "", f"can have at most {limit} characters"))
-    if len(obj.get("message", "")) > 1024:
+    if len(obj.get(note, "")) > 1024:
         found.append(invalid_value("message", "", "can have at most 1024 characters"))
     return found
 
@@ -304,6 +347,7 @@ RULES = (
     Rules(builtin.Node, status=True, status_at_create=True),
     Rules(builtin.Endpoints, endpoints, endpoints_update, warn=_deprecated_endpoints),
     Rules(builtin.Event, event),
+    Rules(NEW_EVENT, new_event, new_event_update),
     Rules(builtin.LimitRange, limit_range),
     Rules(builtin.ResourceQuota, resource_quota, status=True),
     Rules(builtin.PodTemplate, pod_template, generation="content"),

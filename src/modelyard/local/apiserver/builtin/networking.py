@@ -284,7 +284,9 @@ def _slice_endpoints(endpoints: Sequence[Object], kind: str) -> list[Cause]:
 
 
 def endpoint_slice_update(new: Object, old: Object) -> list[Cause]:
-    return endpoint_slice(new) + checks.immutable_declared(new.get("addressType"), old.get("addressType"), "addressType")
+    return endpoint_slice(new) + checks.immutable_declared(
+        new.get("addressType"), old.get("addressType"), "addressType"
+    )
 
 
 RULES = (

@@ -82,7 +82,7 @@ class PodSubresources:
         container = _container(pod, call.request.param("container"), by_annotation=False)
         node = pod["spec"].get("nodeName")
         if not node:
-            return Reply(200, b"", "text/plain")
+            return Reply(204, b"", "text/plain")
         self._check_node(node)
         pieces = await self.kubelet.logs(call.namespace, call.name, container, call.request.query)
         return Reply(200, pieces, "text/plain")
