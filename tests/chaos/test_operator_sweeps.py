@@ -1,0 +1,41 @@
+"""Every operator under every fault: its story ends as if nothing had happened, and nothing foreign is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from modelyard.kube.kinds import Kind, Object
+from tests.chaos import mlflow_story, sweeps
+from tests.chaos.sweeps import Stage, Story
+
+Owned = Callable[[Stage], Awaitable[list[tuple[Kind, Object]]]]
+STORIES: dict[str, tuple[Story, Owned]] = {
+    "mlflow": (mlflow_story.LIFE, mlflow_story.owned),
+    "mlflow-end": (mlflow_story.END, mlflow_story.owned),
+}
+"""One row an operator's story, and which of its children may be vandalised."""
+
+SWEEPS = [
+    sweeps.crash_after_every_write,
+    sweeps.lose_every_event,
+    sweeps.every_watch_late,
+    sweeps.random_errors,
+    sweeps.partition,
+    sweeps.permission_revoked,
+    sweeps.settled_means_no_writes,
+    sweeps.two_planes_one_lease,
+]
+
+
+@pytest.mark.parametrize("sweep", SWEEPS, ids=lambda sweep: sweep.__name__)
+@pytest.mark.parametrize("name", STORIES)
+def test_the_end_is_as_if_nothing_had_happened(name: str, sweep: Any) -> None:
+    sweep(STORIES[name][0])
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_children_that_someone_deletes_or_changes_come_back(name: str) -> None:
+    sweeps.children_deleted_or_stomped(*STORIES[name])
