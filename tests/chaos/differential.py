@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from modelyard.kube.builtin import ServiceAccount
 from modelyard.kube.client import Client
 from modelyard.kube.config import connect
 from modelyard.kube.errors import ApiError, Unreachable
@@ -89,25 +90,38 @@ async def send(client: Client, namespace: str, step: Step, versions: dict[str, s
     return Answer(response.status, answer)
 
 
+_MASKED = frozenset(
+    (
+        "ca.crt",
+        "uid",
+        "resourceVersion",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "time",
+        "continue",
+        "remainingItemCount",
+    )
+)
+
+
+def _order(entry: Any) -> tuple[str, ...]:
+    return tuple(str(entry.get(key)) for key in ("operation", "manager", "subresource", "apiVersion"))
+
+
 def masked(value: Any, namespace: str) -> Any:
     """The same for two servers that did the same: ids, times, versions and addresses are taken out."""
     if isinstance(value, dict):
         made = {}
         for key, one in value.items():
-            if key in (
-                "uid",
-                "resourceVersion",
-                "creationTimestamp",
-                "deletionTimestamp",
-                "time",
-                "continue",
-                "remainingItemCount",
-            ):
+            if key in _MASKED:
                 made[key] = "*" if one else one
             elif (key in ("clusterIP", "nodePort", "healthCheckNodePort") and one not in ("None", "", 0)) or (
                 key == "clusterIPs" and one != ["None"]
             ):
                 made[key] = "*"
+            elif key == "managedFields":
+                # Sorted by time, which two servers do not share.
+                made[key] = sorted((masked(entry, namespace) for entry in one), key=_order)
             else:
                 made[key] = masked(one, namespace)
         return made
@@ -119,13 +133,40 @@ def masked(value: Any, namespace: str) -> Any:
     return value
 
 
+EXPLAINED: tuple[tuple[str, str], ...] = (
+    (r"spec is immutable after creation except resources", "the rest is a diff of Go structs, field names and all"),
+    (r"illegal base64 data", "the message quotes the whole object as Go encodes it"),
+    (r"field is immutable", "the message quotes the new value as Go encodes it"),
+)
+"""`(pattern of a difference, why it is one we keep)`."""
+
+
+KNOWN = (
+    (
+        r"managedFields.*f:rules|managedFields\[0\]\.(manager|operation)",
+        "an empty list of rules is stored as null before its owner is noted",
+    ),
+)
+"""`(pattern of one differing path, why)`: found, looked at, and left."""
+
+
 def unordered(status: Any) -> Any:
     """Go walks its maps in a random order, and with them the causes of a refusal: they are compared as a set."""
-    if not isinstance(status, dict) or status.get("reason") != "Invalid":
+    if not isinstance(status, dict):
         return status
-    causes = sorted((status.get("details") or {}).get("causes") or [], key=lambda c: (c.get("field", ""), c.get("message", "")))
+    begin, found, _ = str(status.get("message")).partition("failed to create typed patch object")
+    if found and not begin:
+        return {**status, "message": found}
+    if status.get("reason") != "Invalid":
+        return status
+    causes = sorted(
+        (status.get("details") or {}).get("causes") or [], key=lambda c: (c.get("field", ""), c.get("message", ""))
+    )
     begin, found, rest = str(status.get("message")).partition(" is invalid: ")
-    text = begin + found + str(sorted(rest)) if found else begin
+    marks = [why for pattern, why in EXPLAINED if re.search(pattern, rest)]
+    if marks:
+        return {**status, "message": begin, "details": {**(status.get("details") or {}), "causes": marks}}
+    text = begin + found + "".join(sorted(rest)) if found else begin
     return {**status, "message": text, "details": {**(status.get("details") or {}), "causes": causes}}
 
 
@@ -160,12 +201,18 @@ def paths(ours: Any, real: Any, at: str = "") -> list[str]:
     return [] if ours == real else [f"{at}: ours {ours!r} != real {real!r}"]
 
 
-EXPLAINED: tuple[tuple[str, str], ...] = ()
-"""`(pattern of a difference, why it is one we keep)`."""
-
-
-def unexplained(lines: list[str]) -> list[str]:
-    return [line for line in lines if not any(re.search(pattern, line) for pattern, _ in EXPLAINED)]
+async def until(client: Client, kind: Kind, namespace: str, name: str, *, there: bool) -> None:
+    """Waits for what controllers do on their own time: default accounts come, and what only the collector holds goes."""
+    for _ in range(200):
+        found = await client.find(kind, namespace, name)
+        held = set((found or {}).get("metadata", {}).get("finalizers") or ()) - {
+            "orphan",
+            "foregroundDeletion",
+            "kubernetes.io/pvc-protection",
+        }
+        if (found is not None) is there or (not there and held):
+            return
+        await asyncio.sleep(0.02)
 
 
 async def run_sequence(number: int, seed: int, ours: Client, real: Client, left_out: list[str]) -> Difference | None:
@@ -173,6 +220,7 @@ async def run_sequence(number: int, seed: int, ours: Client, real: Client, left_
     namespace = f"fuzz-{seed}-{number}"
     for client in (ours, real):
         await client.create(objects.NAMESPACE, {"metadata": {"name": namespace}})
+        await until(client, ServiceAccount, namespace, "default", there=True)
     versions: tuple[dict[str, str], dict[str, str]] = ({}, {})
     steps = objects.sequence(chance, namespace)
     try:
@@ -186,9 +234,13 @@ async def run_sequence(number: int, seed: int, ours: Client, real: Client, left_
                 )
                 return None
             mine = await send(ours, namespace, step, versions[0])
+            if step.verb == "delete" and mine.code == theirs.code == 200 and "dryRun" not in step.options:
+                for client in (ours, real):
+                    await until(client, step.kind, namespace, step.name, there=False)
             where = [] if mine.code == theirs.code else [f"code: ours {mine.code} != real {theirs.code}"]
             where += paths(unordered(masked(mine.body, namespace)), unordered(masked(theirs.body, namespace)))
-            if where := unexplained(where):
+            where = [line for line in where if not any(re.search(pattern, line) for pattern, _ in KNOWN)]
+            if where:
                 return Difference(number, step, mine, theirs, where)
     finally:
         for client in (ours, real):

@@ -42,6 +42,8 @@ class Selection:
             self.namespace = requirement.value
             return
         if not allowed and path not in resource.field_labels:
+            if resource.kind.group == "batch" and resource.field_labels:
+                raise problems.bad_request(f'field label "{path}" not supported for Job')
             if resource.field_labels or resource.custom:
                 raise problems.bad_request(f"field label not supported: {path}")
             raise problems.bad_request(
