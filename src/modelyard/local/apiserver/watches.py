@@ -163,14 +163,13 @@ class Watch:
     async def frames(self) -> AsyncIterator[bytes]:
         self._watches.add(self)
         try:
-            try:
-                async for chunk in self._initial():
-                    yield chunk
-            except Problem as problem:
-                yield _frame("ERROR", encode(problem.status))
-                return
+            async for chunk in self._initial():
+                yield chunk
             async for chunk in self._changes():
                 yield chunk
+        except Problem as problem:
+            # Also from a conversion webhook: what cannot be shown ends the watch.
+            yield _frame("ERROR", encode(problem.status))
         finally:
             self._watches.discard(self)
             if self._waiter is not None:
