@@ -165,16 +165,17 @@ class Builder:
 
 
 def find_uv() -> str:
-    try:
+    """The installer: the one that came with us, else the one on PATH."""
+    with contextlib.suppress(ImportError, FileNotFoundError):
         import uv
-    except ImportError:
-        found = shutil.which("uv")
-        if found is None:
-            raise BuildError(
-                "uv is needed to build images and is not installed: pip install 'modelyard[local]' (or uv itself)"
-            ) from None
-        return found
-    return str(uv.find_uv_bin())
+
+        return str(uv.find_uv_bin())
+    found = shutil.which("uv")
+    if found is None:
+        raise BuildError(
+            "uv is needed to build images and is not installed: pip install 'modelyard[local]' (or uv itself)"
+        )
+    return found
 
 
 def installer_environment(environ: Mapping[str, str]) -> dict[str, str]:

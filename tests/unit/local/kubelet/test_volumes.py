@@ -89,7 +89,7 @@ async def test_items_choose_rename_and_set_modes(yard: Yard) -> None:
     ],
 )
 async def test_what_cannot_be_mounted_says_why(yard: Yard, volume: Object, reason: str) -> None:
-    with pytest.raises(MountError, match='MountVolume.SetUp failed for volume "v" : ') as error:
+    with pytest.raises(MountError, match=r'MountVolume\.SetUp failed for volume "v" : ') as error:
         await yard.make(**volume)
     assert reason in str(error.value)
 

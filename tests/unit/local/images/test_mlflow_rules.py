@@ -1,0 +1,79 @@
+"""Which permission each MLflow request needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from modelyard.local.images.mlflow_plugin.modelyard_mlflow.rules import Named, need
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "expected"),
+    [
+        ("POST", "/api/2.0/mlflow/experiments/create", {"name": "e"}, ("experiments", "create", "e")),
+        ("GET", "/api/2.0/mlflow/experiments/get-by-name?experiment_name=e", {}, ("experiments", "get", "e")),
+        ("GET", "/api/2.0/mlflow/experiments/get?experiment_id=3", {}, ("experiments", "get", "3")),
+        ("POST", "/api/2.0/mlflow/experiments/search", {}, ("experiments", "list", "")),
+        ("POST", "/api/2.0/mlflow/experiments/delete", {"experiment_id": "3"}, ("experiments", "delete", "3")),
+        (
+            "POST",
+            "/ajax-api/2.0/mlflow/experiments/set-experiment-tag",
+            {"experiment_id": "3"},
+            ("experiments", "update", "3"),
+        ),
+        ("POST", "/api/2.0/mlflow/runs/create", {"experiment_id": "3"}, ("experiments", "update", "3")),
+        ("POST", "/api/2.0/mlflow/runs/log-batch", {"run_id": "r"}, ("experiments", "update", "r")),
+        ("GET", "/api/2.0/mlflow/runs/get?run_id=r", {}, ("experiments", "get", "r")),
+        ("POST", "/api/2.0/mlflow/runs/search", {"experiment_ids": ["7"]}, ("experiments", "get", "7")),
+        ("POST", "/api/2.0/mlflow/runs/search", {"experiment_ids": ["7", "8"]}, ("experiments", "list", "")),
+        ("POST", "/api/2.0/mlflow/runs/delete", {"run_id": "r"}, ("experiments", "update", "r")),
+        ("GET", "/api/2.0/mlflow/metrics/get-history?run_id=r", {}, ("experiments", "get", "r")),
+        ("POST", "/api/3.0/mlflow/traces", {}, ("experiments", "update", "")),
+        ("POST", "/api/3.0/mlflow/traces/search", {}, ("experiments", "list", "")),
+        (
+            "PUT",
+            "/api/2.0/mlflow-artifacts/artifacts/workspaces/demo/5/r/artifacts/x",
+            {},
+            ("experiments", "update", "5"),
+        ),
+        ("GET", "/api/2.0/mlflow-artifacts/artifacts/5/r/artifacts/x", {}, ("experiments", "get", "5")),
+        ("GET", "/api/2.0/mlflow-artifacts/artifacts?path=5/r/artifacts", {}, ("experiments", "get", "5")),
+        ("POST", "/api/2.0/mlflow/registered-models/create", {"name": "m"}, ("registeredmodels", "create", "m")),
+        ("GET", "/api/2.0/mlflow/registered-models/get?name=m", {}, ("registeredmodels", "get", "m")),
+        ("GET", "/api/2.0/mlflow/registered-models/search", {}, ("registeredmodels", "list", "")),
+        ("DELETE", "/api/2.0/mlflow/registered-models/delete", {"name": "m"}, ("registeredmodels", "delete", "m")),
+        ("POST", "/api/2.0/mlflow/registered-models/alias", {"name": "m"}, ("registeredmodels", "update", "m")),
+        ("GET", "/api/2.0/mlflow/registered-models/alias?name=m", {}, ("registeredmodels", "get", "m")),
+        ("POST", "/api/2.0/mlflow/model-versions/create", {"name": "m"}, ("registeredmodels", "update", "m")),
+        ("POST", "/api/3.0/mlflow/datasets/create", {"name": "d"}, ("datasets", "create", "d")),
+        ("DELETE", "/api/3.0/mlflow/datasets/x", {}, ("datasets", "delete", "")),
+        ("POST", "/api/3.0/mlflow/datasets/x/records", {}, ("datasets", "update", "")),
+        ("POST", "/api/3.0/mlflow/gateway/secrets/create", {}, ("gatewaysecrets", "create", "")),
+        ("GET", "/api/3.0/mlflow/gateway/model-definitions/list", {}, ("gatewaymodeldefinitions", "list", "")),
+        ("POST", "/gateway/chat/mlflow/invocations", {}, ("gatewayendpoints", "create", "chat")),
+        ("DELETE", "/api/3.0/mlflow/prompt-optimization/jobs/j", {}, ("jobs", "delete", "")),
+    ],
+)
+def test_requests_need_permissions(
+    method: str, path: str, body: dict[str, Any], expected: tuple[str, str, str]
+) -> None:
+    bare, _, text = path.partition("?")
+    query = dict(part.split("=", 1) for part in text.split("&") if part)
+    found = need(method, bare, query, body)
+    assert found is not None
+    assert (found.resource, found.verb, found.value) == expected
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/health", "/version", "/metrics", "/static-files/main.js", "/api/3.0/mlflow/server-info"]
+)
+def test_health_and_pages_need_none(path: str) -> None:
+    assert need("GET", path, {}, {}) is None
+
+
+def test_using_an_endpoint_is_a_subresource() -> None:
+    found = need("POST", "/gateway/chat/mlflow/invocations", {}, {})
+    assert found is not None
+    assert (found.subresource, found.named) == ("use", Named.VALUE)

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import re
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from modelyard.local.images import Built, Invocation, NoRecipe, Recipe, Registry
+from modelyard.local.images.pins import pins
+from modelyard.local.images.recipe import repository, tag
+from modelyard.local.images.registry import BadRecipe
+
+REGISTRY = Registry.installed()
+
+
+@pytest.mark.parametrize(
+    ("image", "recipe"),
+    [
+        ("quay.io/opendatahub/mlflow:odh-stable", "mlflow"),
+        ("registry.example:5000/team/mlflow@sha256:abc", "mlflow"),
+        ("postgres:13", "postgres"),
+        ("registry.redhat.io/rhel9/postgresql-16:latest", "postgres"),
+        ("minio/minio", "s3"),
+        ("chrislusf/seaweedfs:4.07", "s3"),
+        ("quay.io/openshift/origin-kube-rbac-proxy:4.19", "kube-rbac-proxy"),
+        ("modelyard/http-echo:1", "http-echo"),
+    ],
+)
+def test_images_find_their_recipe(image: str, recipe: str) -> None:
+    assert REGISTRY.find(image).name == recipe
+
+
+@pytest.mark.parametrize("image", ["nginx", "quay.io/me/notmlflow:1", "mlflowish", "postgresx"])
+def test_an_image_without_a_recipe_says_how_to_add_one(image: str) -> None:
+    with pytest.raises(NoRecipe, match="modelyard.images"):
+        REGISTRY.find(image)
+
+
+@pytest.mark.parametrize(
+    ("image", "name", "label"),
+    [
+        ("a/b:1", "a/b", "1"),
+        ("host:5000/a", "host:5000/a", "latest"),
+        ("a@sha256:1", "a", "latest"),
+        ("h:1/a:2@sha256:3", "h:1/a", "2"),
+    ],
+)
+def test_names_and_tags_of_images(image: str, name: str, label: str) -> None:
+    assert (repository(image), tag(image)) == (name, label)
+
+
+def test_users_recipes_come_first_and_a_wrong_one_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Recipe("mine", "own mlflow", ("mlflow",), "1")
+
+    class Entry:
+        name, dist = "mine", None
+
+        def __init__(self, value: object) -> None:
+            self._value = value
+
+        def load(self) -> object:
+            return self._value
+
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [Entry([own])])
+    assert Registry.installed().find("quay.io/opendatahub/mlflow:1") is own
+    monkeypatch.setattr(metadata, "entry_points", lambda group: [Entry("text")])
+    with pytest.raises(BadRecipe, match="'mine'"):
+        Registry.installed()
+
+
+def test_locks_are_hashed_and_name_no_host() -> None:
+    for recipe in REGISTRY:
+        if recipe.lock is not None:
+            text = recipe.lock.read_text()
+            assert not re.search(r"https?://|--index|--find-links| @ ", text), recipe.name
+            requirements = [line for line in text.splitlines() if line and not line.startswith((" ", "#"))]
+            assert all("==" in line for line in requirements), recipe.name
+            assert text.count("--hash=sha256:") >= len(requirements)
+
+
+def test_the_pins_that_operators_share_are_what_the_locks_hold() -> None:
+    assert (pins()["mlflow"].cluster, pins()["mlflow"].local) == ("3.14.0", "3.17.2")
+    lock = REGISTRY.find("mlflow").lock
+    assert lock is not None
+    assert f"\nmlflow=={pins()['mlflow'].local} " in lock.read_text()
+
+
+def start(image: str, *argv: str, **env: str) -> Invocation:
+    recipe = REGISTRY.find(image)
+    built = Built(recipe, Path("/images/x"), "sha256:0")
+    return recipe.translate(Invocation(argv or recipe.command, {"PATH": "/usr/bin", **env}, "127.1.1.1", built))
+
+
+def test_mlflow_keeps_the_operators_arguments() -> None:
+    found = start("mlflow", "mlflow", "server", "--allowed-hosts", "*")
+    assert found.argv == ("mlflow", "server", "--allowed-hosts", "*")
+    assert found.env["PATH"] == "/images/x/bin:/usr/bin"
+    assert found.env["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"
+
+
+def test_mlflow_without_allowed_hosts_admits_the_clusters_names() -> None:
+    assert "127.*:*" in start("mlflow", "mlflow", "server").argv[-1]
+
+
+def test_the_migration_job_finds_its_interpreter_and_its_version() -> None:
+    found = start("mlflow", "/bin/sh", "-ec", 'exec python3.12 -c "$X"', SUPPORTED_MLFLOW_VERSION="3.14.0")
+    assert found.argv[2] == 'exec python3 -c "$X"'
+    assert found.env["SUPPORTED_MLFLOW_VERSION"] == "3.17.2"
+    other = start("mlflow", "/bin/sh", SUPPORTED_MLFLOW_VERSION="3.10.1")
+    assert other.env["SUPPORTED_MLFLOW_VERSION"] == "3.10.1"
+
+
+@pytest.mark.parametrize("argv", [(), ("postgres",), ("docker-entrypoint.sh", "postgres"), ("run-postgresql",)])
+def test_postgres_starts_its_server_at_the_pods_address(argv: tuple[str, ...]) -> None:
+    found = start("postgres", *argv)
+    assert found.argv[2].endswith("programs/postgres.py")
+    assert found.argv[3:] == ("--host", "127.1.1.1")
+
+
+def test_other_programs_of_an_image_run_as_they_are() -> None:
+    assert start("postgres", "pg_dump", "-a").argv == ("pg_dump", "-a")
+    assert start("postgres", "postgres", "-c", "ssl=on").argv[-2:] == ("-c", "ssl=on")
+    assert start("minio", "sh", "-c", "x").argv == ("sh", "-c", "x")
