@@ -360,8 +360,9 @@ class ApiYard(Yard):
         for conversion in operator.conversions:
             definition = conversion.definition
             name = f"{definition.plural}.{definition.group}"
-            stanza = {"spec": {"conversion": conversion_stanza(conversion, address, ca_bundle=ca.certificate)}}
-            await self.client.patch(builtin.CustomResourceDefinition, "", name, stanza)
+            stanza = conversion_stanza(conversion, address, ca_bundle=ca.certificate)
+            stanza["webhook"]["clientConfig"]["service"] = None
+            await self.client.patch(builtin.CustomResourceDefinition, "", name, {"spec": {"conversion": stanza}})
 
     async def halt(self) -> None:
         if self.manager is not None:

@@ -73,6 +73,7 @@ class Edit:
     resource_version: str
     patch: Object | None
     """A merge patch; None deletes the object."""
+    subresource: str = ""
 
 
 @dataclass(frozen=True)

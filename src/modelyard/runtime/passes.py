@@ -253,7 +253,7 @@ class Pass:
             else:
                 guard = {"resourceVersion": edit.resource_version}
                 body = edit.patch | {"metadata": {**(edit.patch.get("metadata") or {}), **guard}}
-                await self.cluster.patch(edit.kind, edit.key, body)
+                await self.cluster.patch(edit.kind, edit.key, body, subresource=edit.subresource)
         except (NotFound, Conflict):
             return
 

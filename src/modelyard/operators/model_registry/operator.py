@@ -15,6 +15,7 @@ from modelyard.operators.model_registry.config import (
     Settings,
 )
 from modelyard.operators.model_registry.controller import registry_controller
+from modelyard.operators.model_registry.storage import storage_controller
 from modelyard.operators.model_registry.webhooks import CONVERSIONS, webhooks
 from modelyard.runtime.operator import ExposedService, Operator, Setting
 
@@ -26,7 +27,11 @@ def operator(environ: Mapping[str, str]) -> Operator:
         name="model-registry",
         title="Model Registry",
         upstream="model-registry-operator",
-        controllers=[registry_controller(settings), catalog_controller(settings)],
+        controllers=[
+            registry_controller(settings),
+            catalog_controller(settings),
+            *([storage_controller(settings)] if settings.migrate_from != settings.migrate_to else []),
+        ],
         definitions=DEFINITIONS,
         webhooks=webhooks(settings),
         conversions=CONVERSIONS,

@@ -1,0 +1,121 @@
+"""Scenarios 44-48 and 61: deletion, what older versions left, failures, and migration."""
+
+from __future__ import annotations
+
+from modelyard.kube import builtin
+from modelyard.kube.kinds import Object
+from modelyard.kube.objects import conditions_of, resource_version_of, uid_of
+from modelyard.operators.model_registry.storage import MIGRATED, storage_controller
+from tests.cluster.model_registry.scenarios.story import OPENSHIFT, REGISTRY, Book, Story
+from tests.yard import ApiYard
+
+book = Book()
+deletion = book.scenario
+
+
+@deletion(44)
+async def cluster_scoped_objects_go_with_a_registry(story: Story) -> None:
+    await story.start(*OPENSHIFT, default_domain="example.com")
+    await story.create(kubeRBACProxy={})
+    await story.yard.until(builtin.Group, "mr-users")
+    await story.yard.until(builtin.ClusterRoleBinding, "mr-auth-delegator")
+
+    # Someone else's finalizer keeps the registry, so that its last words can be read.
+    def hold(registry: Object) -> None:
+        registry["metadata"].setdefault("finalizers", []).append("example.com/hold")
+
+    await story.yard.edit(REGISTRY, "mr", hold)
+    await story.yard.delete(REGISTRY, "mr")
+    found = await story.condition("Degraded", status="True", reason="Finalizing")
+    assert found["message"] == "Finalizer operations for custom resource mr were successfully accomplished"
+    await story.yard.gone(builtin.Group, "mr-users")
+    await story.yard.gone(builtin.ClusterRoleBinding, "mr-auth-delegator")
+    await story.yard.until(REGISTRY, "mr", lambda r: r["metadata"]["finalizers"] == ["example.com/hold"])
+    await story.yard.edit(REGISTRY, "mr", lambda registry: registry["metadata"].update(finalizers=[]))
+    if isinstance(story.yard, ApiYard):
+        await story.yard.gone(REGISTRY, "mr")
+
+
+async def _left_behind(story: Story, owner: Object, names: tuple[str, str]) -> None:
+    """A Deployment and a Service that an older version made for a registry's catalog."""
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": uid_of(owner),
+        "controller": True,
+    }
+    marks = {"labels": {"app.kubernetes.io/created-by": "model-registry-operator"}, "ownerReferences": [reference]}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    await story.yard.create(builtin.Deployment, names[0], **marks, spec=spec)
+    await story.yard.create(builtin.Service, names[1], **marks, spec={"ports": [{"port": 80}]})
+
+
+@deletion(45)
+async def an_old_catalog_of_a_registry_goes(story: Story) -> None:
+    registry = await story.create()
+    await _left_behind(story, registry, ("mr-catalog", "mr-catalog"))
+    await story.start()
+    await story.yard.gone(builtin.Deployment, "mr-catalog")
+    await story.yard.gone(builtin.Service, "mr-catalog")
+
+
+@deletion(46)
+async def the_shared_catalog_is_not_a_registrys(story: Story) -> None:
+    await story.create("model")
+    keeper = await story.yard.create(builtin.ConfigMap, "keeper", data={})
+    await _left_behind(story, {"apiVersion": "v1", "kind": "ConfigMap", **keeper}, ("model-catalog", "model-catalog"))
+    await story.start()
+    await story.yard.until(builtin.Deployment, "model")
+    await story.yard.get(builtin.Deployment, "model-catalog")
+    await story.yard.get(builtin.Service, "model-catalog")
+
+
+@deletion(47)
+async def a_failure_is_told_and_healed(story: Story) -> None:
+    # Objects of others, in the way of what should be created.
+    await story.yard.create(builtin.Service, "mr", spec={"ports": [{"port": 1}]})
+    await story.start()
+    await story.create()
+    found = await story.condition("Available", status="False", reason="DeploymentUnavailable")
+    assert found["message"].startswith("unexpected reconcile error: Service mr: ")
+    assert "Rename or delete it" in found["message"]
+    await story.yard.delete(builtin.Service, "mr")
+    await story.make_ready()
+    await story.condition("Available", status="True")
+
+
+@deletion(48)
+async def nothing_is_written_when_nothing_drifted(story: Story) -> None:
+    await story.start()
+    await story.create()
+    await story.make_ready()
+    await story.condition("Available", status="True")
+    places = [(builtin.Deployment, "mr"), (builtin.Service, "mr"), (REGISTRY, "mr")]
+    before = [resource_version_of(await story.yard.get(kind, name)) for kind, name in places]
+    await story.yard.halt()
+    await story.start()
+    assert [resource_version_of(await story.yard.get(kind, name)) for kind, name in places] == before
+
+
+@deletion(61, needs_api=True)
+async def stored_registries_are_rewritten(story: Story) -> None:
+    assert isinstance(story.yard, ApiYard)
+    await story.create()
+    crd = "modelregistries.modelregistry.opendatahub.io"
+    stored = {"status": {"storedVersions": ["v1alpha1", "v1beta1"]}}
+    await story.yard.client.patch(builtin.CustomResourceDefinition, "", crd, stored, subresource="status")
+    await story.start(migrate_from="v1alpha1", migrate_to="v1beta1")
+    await story.yard.halt()
+    await story.yard.start([storage_controller(story.settings)])
+    registry = await story.yard.until(
+        REGISTRY, "mr", lambda registry: MIGRATED in (registry["metadata"].get("annotations") or {})
+    )
+    await story.yard.halt()
+    await story.yard.start([storage_controller(story.settings)])
+    again = await story.yard.get(REGISTRY, "mr")
+    assert again["metadata"]["annotations"] == registry["metadata"]["annotations"]
+    assert not [c for c in conditions_of(again) if c["type"] == "Reconciled"]
+    await story.yard.halt()
+    await story.start()

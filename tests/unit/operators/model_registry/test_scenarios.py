@@ -1,0 +1,15 @@
+"""The scenarios of the specification, in memory: no server, no waiting. The cluster tier runs the same ones on servers."""
+
+from __future__ import annotations
+
+import pytest
+
+from modelyard.operators.model_registry.api import DEFINITIONS
+from tests.cluster.model_registry.scenarios import NEEDS_API, SCENARIOS, title
+from tests.cluster.model_registry.scenarios.story import Story
+from tests.yard import MemoryYard
+
+
+@pytest.mark.parametrize("number", sorted(SCENARIOS.keys() - NEEDS_API), ids=title)
+async def test_scenario(number: int) -> None:
+    await SCENARIOS[number](Story(MemoryYard(DEFINITIONS)))
