@@ -215,16 +215,16 @@ def _number_check(schema: Mapping[str, Any], type_name: str, form: str) -> Calla
     limit = 2**31 if form == "int32" else 2**63
 
     def check(value: float, path: str, out: list[Finding]) -> int:
-        if type(value) is float and value.is_integer():
-            shown: float = int(value)
-        else:
-            shown = value
+        shown = _shown(value)
         if type_name == "integer" and not (-limit <= value < limit and type(shown) is int):
             described = f"with format {form}" if form else "(default format)"
             out.append(Finding("composite", "", "", f"Checked value must be of type integer {described} in {path}"))
         # Kubernetes compares integers with the integer part of a bound.
         whole = int if type(value) is int else float
-        if factor is not None and not _is_multiple(value, whole(factor)):
+        if factor is not None and whole(factor) <= 0:
+            text = f"factor MultipleOf declared for {path} must be positive: {go_number(whole(factor))}"
+            out.append(Finding("invalid", path, _shown(whole(factor)), text))
+        elif factor is not None and not _is_multiple(value, whole(factor)):
             text = f"{path} in body should be a multiple of {go_number(whole(factor))}"
             out.append(Finding("invalid", path, shown, text))
         if low is not None and (value <= whole(low) if above else value < whole(low)):
@@ -241,12 +241,15 @@ def _number_check(schema: Mapping[str, Any], type_name: str, form: str) -> Calla
 
 
 def _is_multiple(value: float, factor: float) -> bool:
-    if factor <= 0:
-        return False
     if type(value) is int and type(factor) is int:
         return value % factor == 0
     ratio = 1 / factor * value if factor < 1 else value / factor
     return math.isclose(ratio, round(ratio), rel_tol=1e-9, abs_tol=1e-9)
+
+
+def _shown(value: Any) -> Any:
+    """Go prints a whole float without a fraction."""
+    return int(value) if type(value) is float and value.is_integer() else value
 
 
 def go_number(value: float) -> str:
@@ -357,15 +360,21 @@ def _enum_check(allowed: list[Any]) -> Callable[[Any, str, list[Finding]], None]
     names = "\0".join(option if isinstance(option, str) else go_value(option) for option in allowed)
     strings = {option for option in allowed if isinstance(option, str)}
 
+    numbers = {option for option in allowed if type(option) in (int, float)}
+    whole = all(type(option) is int for option in numbers)
+
     def check(value: Any, path: str, out: list[Finding]) -> None:
-        if type(value) is str:
+        kind = type(value)
+        if kind is str:
             if value in strings:
                 return
-        elif value is not None and any(
-            type(value) is not bool or option is value for option in allowed if option == value
-        ):
+        elif kind is int or kind is float:
+            # Kubernetes converts a number to the type of the allowed ones: a fraction is cut off.
+            if (int(value) if whole and kind is float else value) in numbers:
+                return
+        elif value is not None and any(option == value and type(option) is kind for option in allowed):
             return
-        out.append(Finding("enum", path, value, names))
+        out.append(Finding("enum", path, _shown(value), names))
 
     return check
 
