@@ -12,7 +12,7 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import looptime
@@ -56,7 +56,7 @@ _VOLATILE_FIELDS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Story:
     """What happens, in steps; after each one the cluster comes to rest."""
 
@@ -189,6 +189,11 @@ def _workloads() -> Controller:
     return controller
 
 
+def ground(story: Story) -> list[Controller]:
+    """What plays the rest of the cluster."""
+    return [_workloads(), *story.ground()]
+
+
 async def play(
     story: Story,
     fault: Callable[[], Fault] | None = None,
@@ -199,9 +204,9 @@ async def play(
     """Plays the story with a fault on the way between the controllers and the API; gives how the cluster ends."""
     async with ApiServer(clock=clock) as server:
         stage = Stage(story, server, server.client(agent="user"))
-        await _prepare(stage)
-        ground = Manager(server.client(agent="ground"), [_workloads(), *story.ground()], clock=clock)
-        ground.start()
+        await prepare(stage)
+        rest = Manager(server.client(agent="ground"), ground(story), clock=clock)
+        rest.start()
         before = [await server.client().get(kind, *key_of(obj)) for kind, obj in story.foreign]
         made = fault() if fault is not None else None
         for number in range(managers):
@@ -217,7 +222,7 @@ async def play(
         assert after == before, f"{story.name}: a foreign object was touched"
         for manager in list(stage.managers):
             await stage.kill(manager)
-        await ground.stop(grace=0.0)
+        await rest.stop(grace=0.0)
         return ending, stage
 
 
@@ -241,7 +246,7 @@ async def _rest_or_restart(stage: Stage, fault: Fault | None) -> None:
         await rest
 
 
-async def _prepare(stage: Stage) -> None:
+async def prepare(stage: Stage) -> None:
     client = stage.client
     for definition in stage.story.definitions:
         crd = definition_of(definition)
@@ -286,7 +291,9 @@ class Baseline:
     watched: set[str]
 
 
+@lru_cache(maxsize=8)
 def baseline(story: Story) -> Baseline:
+    """Played once a story, for all its sweeps."""
     counter = Counter()
     ending, _ = virtually(play(story, lambda: counter))
     return Baseline(ending, counter.writes, counter.events, counter.watched)
