@@ -24,8 +24,8 @@ _FLAGS = (
 
 
 @pytest.fixture(scope="module")
-def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the renderer and its locked packages."""
+def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The HTML of every page after a browser drew all that is on it."""
     for program in ("npm", "chromium"):
         if shutil.which(program) is None:
             pytest.skip(f"{program} is not installed")
@@ -33,44 +33,34 @@ def workshop(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for file in SOURCE.iterdir():
         if file.is_file():
             shutil.copy2(file, folder)
-    subprocess.run(
-        ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-        timeout=300,
-    )
-    return folder
+    install = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    subprocess.run(install, cwd=folder, check=True, capture_output=True, timeout=300)
+    texts = json.dumps({name_of(page): page.read_text() for page in PAGES}).replace("</", "<\\/")
+    file = folder / "all.html"
+    file.write_text((folder / "page.html").read_text().replace("PAGES", texts))
+    command = ["chromium", *_FLAGS, f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=60000"]
+    done = subprocess.run([*command, "--dump-dom", file.as_uri()], capture_output=True, text=True, timeout=300)
+    assert 'data-done="yes"' in done.stdout, re.findall(r'data-failed="[^"]*"', done.stdout) or done.stderr
+    return dict(re.findall(r'<article data-page="([^"]*)">(.*?)</article>', done.stdout, re.DOTALL))
 
 
-def drawn(workshop: Path, page: Path, *more: str) -> str:
-    """The page's HTML after everything on it was drawn."""
-    text = json.dumps(page.read_text()).replace("</", "<\\/")
-    name = str(page.relative_to(ROOT)).replace("/", "_")
-    file = workshop / f"{name}.html"
-    file.write_text((workshop / "page.html").read_text().replace("MARKDOWN", text))
-    command = ["chromium", *_FLAGS, f"--user-data-dir={workshop / 'profile'}", "--virtual-time-budget=30000", *more]
-    done = subprocess.run([*command, "--dump-dom", file.as_uri()], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
-def test_the_page_is_drawn_without_an_error(workshop: Path, page: Path) -> None:
-    shown = drawn(workshop, page)
-    assert 'data-done="yes"' in shown, re.findall(r'data-failed="[^"]*"', shown)
-    body = shown.partition("<main>")[2].partition("</main>")[0]
-    assert 'class="error"' not in body, body
-    assert "Syntax error" not in body
-    assert f'data-diagrams="{page.read_text().count("```mermaid")}"' in shown
-    assert body.count("<table>") == len(re.findall(r"^\|(?:-+\|)+$", page.read_text(), re.MULTILINE))
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_the_page_is_drawn_without_an_error(drawn: dict[str, str], page: Path) -> None:
+    text, shown = page.read_text(), drawn[name_of(page)]
+    assert 'class="error"' not in shown, shown
+    assert "Syntax error" not in shown
+    assert shown.count("<figure") == text.count("```mermaid")
+    assert shown.count("<table>") == len(re.findall(r"^\|(?:-+\|)+$", text, re.MULTILINE))
 
 
 @pytest.mark.parametrize("name", list(BUILT))
-def test_the_diagram_names_what_the_operator_watches(workshop: Path, name: str) -> None:
-    shown = html.unescape(drawn(workshop, ROOT / f"docs/dataflow/{name}.md"))
+def test_the_diagram_names_what_the_operator_watches(drawn: dict[str, str], name: str) -> None:
     (operator,) = load([name], {})
-    texts = re.search(r'data-texts="([^"]*)"', shown)
+    texts = re.search(r'data-texts="([^"]*)"', html.unescape(drawn[f"docs/dataflow/{name}.md"]))
     assert texts is not None
     for row in flow_of(operator).watches:
         assert row.kind in texts[1]
