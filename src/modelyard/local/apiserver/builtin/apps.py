@@ -348,7 +348,7 @@ RULES = (
         deployment,
         deployment_update,
         deployment_status,
-        generation="spec",
+        generation="spec and annotations",
         status=True,
         status_keeps=("labels",),
         warn=_warn,

@@ -18,8 +18,9 @@ Check = Callable[[Object], list[Cause]]
 CheckUpdate = Callable[[Object, Object], list[Cause]]
 Prepare = Callable[[Object], None]
 PrepareUpdate = Callable[[Object, Object], None]
-Generation = Literal["", "spec", "content"]
-"""What `metadata.generation` counts: nothing, changes of the spec, or of everything beside metadata and status."""
+Generation = Literal["", "spec", "spec and annotations", "content"]
+"""What `metadata.generation` counts: nothing, changes of the spec (of a Deployment its annotations too), or of everything
+beside metadata and status."""
 
 _SYSTEM_FIELDS = frozenset({"apiVersion", "kind", "metadata", "status"})
 
@@ -106,6 +107,9 @@ class BuiltinStrategy(PlainStrategy):
     def bumps_generation(self, new: Object, old: Object) -> bool:
         if self.rules.generation == "spec":
             return bool(new.get("spec") != old.get("spec"))
+        if self.rules.generation == "spec and annotations":
+            noted = (new["metadata"].get("annotations") or {}) != (old["metadata"].get("annotations") or {})
+            return noted or bool(new.get("spec") != old.get("spec"))
         if self.rules.generation == "content":
             return any(new.get(name) != old.get(name) for name in new.keys() | old.keys() if name not in _SYSTEM_FIELDS)
         return False
