@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any
 
 import yaml
@@ -125,6 +126,7 @@ def _content_end(lines: list[str], end: int) -> int:
     return end
 
 
+@cache
 def default_sources() -> str:
     """The lists that come with the catalog's data image."""
     return yaml.safe_dump(
