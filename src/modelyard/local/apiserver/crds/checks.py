@@ -19,6 +19,7 @@ from modelyard.local.apiserver.structural import (
     read_schema,
     unsupported_keyword,
 )
+from modelyard.local.apiserver.structural.checks import nested_schemas
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
@@ -96,6 +97,10 @@ def _check_spec(spec: Object) -> list[Cause]:
     for index, version in enumerate(versions):
         if (version.get("schema") or {}).get("openAPIV3Schema") is None:
             causes.append(required(f"spec.versions[{index}].schema.openAPIV3Schema"))
+    schemas = [(version.get("schema") or {}).get("openAPIV3Schema") or {} for version in versions]
+    if spec.get("preserveUnknownFields") and any(_has_default(schema) for schema in schemas):
+        text = "must be false in order to use defaults in the schema"
+        causes.append(invalid_value("spec.preserveUnknownFields", True, text))
     shared_schema = _shared(versions, "schema")
     shared_subresources = _shared(versions, "subresources")
     shared_columns = _shared(versions, "additionalPrinterColumns")
@@ -105,6 +110,9 @@ def _check_spec(spec: Object) -> list[Cause]:
             schema=not shared_schema, subresources=not shared_subresources, columns=not shared_columns,
         )  # fmt: skip
     causes += _check_version_list(versions, (shared_schema, shared_subresources, shared_columns))
+    first = versions[0].get("name") if versions else ""
+    if first and (wrong := naming.dns_1035_label(first)):
+        causes.append(invalid_value("spec.version", first, ",".join(wrong)))
     names = spec.get("names") or {}
     for name in ("plural", "singular", "kind", "listKind"):
         if not names.get(name):
@@ -119,6 +127,10 @@ def _check_spec(spec: Object) -> list[Cause]:
         for index, column in enumerate(versions[0].get("additionalPrinterColumns") or ()):
             causes += _check_column(column, f"spec.additionalPrinterColumns[{index}]")
     return causes + _check_conversion(spec)
+
+
+def _has_default(schema: Mapping[str, Any]) -> bool:
+    return schema.get("default") is not None or any(_has_default(child) for child in nested_schemas(schema))
 
 
 def _shared(versions: Sequence[Object], name: str) -> bool:
@@ -363,13 +375,31 @@ def _check_url(url: str, path: str) -> list[Cause]:
 
 
 def _check_service(service: Object, path: str) -> list[Cause]:
-    causes = [required(f"{path}.{n}") for n in ("name", "namespace") if not service.get(n)]
+    # Kubernetes mixes the two up: a missing name is told as a missing namespace.
+    swapped = (("name", "namespace"), ("namespace", "name"))
+    causes = [required(f"{path}.{told}") for told, missing in swapped if not service.get(missing)]
     port = service.get("port", 443)
     if not 1 <= port <= 65535:
         causes.append(invalid_value(f"{path}.port", port, "port is not valid: must be between 1 and 65535, inclusive"))
-    url_path = service.get("path")
-    if url_path is not None and url_path not in ("/", "") and not url_path.startswith("/"):
-        causes.append(invalid_value(f"{path}.path", url_path, "must start with a '/'"))
+    return causes + _check_url_path(service.get("path"), f"{path}.path")
+
+
+def _check_url_path(url_path: str | None, path: str) -> list[Cause]:
+    if not url_path or url_path == "/":
+        return []
+    if url_path == "//":
+        return [invalid_value(path, url_path, "segment[0] may not be empty")]
+    causes = []
+    if not url_path.startswith("/"):
+        causes.append(invalid_value(path, url_path, "must start with a '/'"))
+    segments = url_path[1:].removesuffix("/").split("/")
+    for index, segment in enumerate(segments):
+        if not segment:
+            causes.append(invalid_value(path, url_path, f"segment[{index}] may not be empty"))
+            continue
+        causes += [
+            invalid_value(path, url_path, f"segment[{index}]: {wrong}") for wrong in naming.dns_subdomain(segment)
+        ]
     return causes
 
 

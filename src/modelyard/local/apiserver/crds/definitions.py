@@ -48,6 +48,10 @@ class DefinitionStrategy(PlainStrategy):
             service["port"] = 443
         if spec.get("preserveUnknownFields") is False:
             del spec["preserveUnknownFields"]
+        for version in spec.get("versions") or ():
+            schema = (version.get("schema") or {}).get("openAPIV3Schema")
+            if isinstance(schema, dict):
+                tidy_schema(schema)
         status = obj.get("status")
         if not isinstance(status, dict):
             status = obj["status"] = {}
@@ -97,6 +101,24 @@ class DefinitionStrategy(PlainStrategy):
 
     def reset_fields(self, subresource: str) -> Sequence[Sequence[str]]:
         return (("spec",),) if subresource == "status" else (("status",),)
+
+
+_NEVER_EMPTY = frozenset(
+    {
+        "properties", "required", "enum", "allOf", "anyOf", "oneOf", "x-kubernetes-list-map-keys", "x-kubernetes-validations",
+        "type", "format", "title", "description", "pattern", "nullable", "uniqueItems", "exclusiveMaximum", "exclusiveMinimum",
+        "x-kubernetes-embedded-resource", "x-kubernetes-int-or-string",
+    }
+)  # fmt: skip
+
+
+def tidy_schema(schema: Object) -> None:
+    """Drops, in place, the keywords that Kubernetes does not write when they say nothing."""
+    for name in [n for n, value in schema.items() if value is None or (not value and n in _NEVER_EMPTY)]:
+        del schema[name]
+    for child in nested_schemas(schema):
+        if isinstance(child, dict):
+            tidy_schema(child)
 
 
 def mark_terminating(obj: Object) -> None:
