@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import sys
+import sysconfig
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,12 +33,14 @@ class Built:
     def python(self) -> str:
         return sys.executable if self.recipe.lock is None else str(self.bin / "python")
 
+    def python_path(self) -> list[Path]:
+        """Directories that the program's interpreter must search beside its own."""
+        return [*self.recipe.source_paths, *(own_packages() if self.recipe.lock is None else [])]
+
     def shown(self) -> list[Path]:
         """The directories of this machine that a container must see, read-only, to run the image."""
         paths = {self.prefix.resolve(), Path(sys.base_prefix).resolve()}
-        if self.recipe.lock is None:
-            paths |= {Path(sys.prefix).resolve(), Path(modelyard.__file__).resolve().parents[1]}
-        paths |= {path.resolve() for path in self.recipe.source_paths}
+        paths |= {path.resolve() for path in self.python_path()}
         real_python = Path(self.python).resolve()
         paths.add(real_python.parents[1])
         return sorted(paths)
@@ -61,6 +64,17 @@ class Invocation:
     def with_default_env(self, **values: str) -> Invocation:
         """The same with these variables where the pod does not set them itself."""
         return replace(self, env={**values, **self.env})
+
+
+def own_packages() -> list[Path]:
+    """Where this very process finds modelyard and what it needs: a virtual environment, a user's site, or the sources."""
+    stdlib = Path(sysconfig.get_path("stdlib"))
+    found = [Path(modelyard.__file__).parents[1]]
+    for entry in map(Path, sys.path):
+        inside = entry.is_relative_to(stdlib) and entry.name not in ("site-packages", "dist-packages")
+        if entry.is_absolute() and entry.is_dir() and not inside:
+            found.append(entry)
+    return list(dict.fromkeys(found))
 
 
 Translate: TypeAlias = Callable[[Invocation], Invocation]

@@ -60,7 +60,7 @@ def launch(
         Invocation(tuple(rewrite_argv(argv, pod_ip)), base | values.services | own, pod_ip, built)
     )
     env = dict(invocation.env)
-    sources = ":".join(str(path) for path in built.recipe.source_paths)
+    sources = ":".join(str(path) for path in built.python_path())
     if sources:
         env["PYTHONPATH"] = f"{sources}:{env['PYTHONPATH']}" if env.get("PYTHONPATH") else sources
     shown = built.shown()

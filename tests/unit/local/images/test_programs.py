@@ -48,10 +48,10 @@ def test_postgres_reads_red_hats_variables() -> None:
     assert str(found.directory) == "/var/lib/pgsql/data/userdata"
 
 
-@pytest.mark.parametrize("env", [{}, {"POSTGRESQL_USER": "u"}])
+@pytest.mark.parametrize("env", [{"PGDATA": "/nonexistent"}, {"POSTGRESQL_USER": "u"}])
 def test_postgres_without_a_password_says_which_variable_is_missing(env: dict[str, str]) -> None:
     with pytest.raises(SystemExit, match="PASSWORD"):
-        postgres.read_settings(env | {"PGDATA": "/nonexistent"} if not env else env)
+        postgres.read_settings(env)
 
 
 def test_names_and_literals_are_quoted() -> None:

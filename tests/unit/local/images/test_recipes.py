@@ -33,7 +33,7 @@ def test_images_find_their_recipe(image: str, recipe: str) -> None:
 
 @pytest.mark.parametrize("image", ["nginx", "quay.io/me/notmlflow:1", "mlflowish", "postgresx"])
 def test_an_image_without_a_recipe_says_how_to_add_one(image: str) -> None:
-    with pytest.raises(NoRecipe, match="modelyard.images"):
+    with pytest.raises(NoRecipe, match=r"modelyard\.images"):
         REGISTRY.find(image)
 
 

@@ -1,0 +1,109 @@
+"""Many pods, two clusters on one machine, and what an idle node costs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import aiohttp
+
+from modelyard.kube import builtin
+from modelyard.kube.auth import Credential, Static
+from modelyard.kube.client import Client
+from modelyard.kube.http import Endpoint, HttpTransport
+from tests.e2e.pods import NAMESPACE, Plane, is_ready, plane, processes_of
+from tests.e2e.test_pods import ECHO, get
+
+COUNT = 50
+
+
+async def all_ready(yard: Plane, names: list[str], within: float = 180) -> None:
+    async with asyncio.timeout(within):
+        while True:
+            pods = (await yard.client.list(builtin.Pod, NAMESPACE)).items
+            if {pod["metadata"]["name"] for pod in pods if is_ready(pod)} >= set(names):
+                return
+            await asyncio.sleep(0.2)
+
+
+async def test_fifty_pods_serve_are_killed_come_back_and_leave_nothing(tmp_path: Path) -> None:
+    async with plane(tmp_path) as yard:
+        names = [f"web-{number}" for number in range(COUNT)]
+        probe = {"httpGet": {"path": "/healthz", "port": "http"}, "periodSeconds": 2, "timeoutSeconds": 10}
+        for name in names:
+            await yard.pod(name, ECHO | {"readinessProbe": probe, "args": ["--text", name]})
+        await all_ready(yard, names)
+        pods = (await yard.client.list(builtin.Pod, NAMESPACE)).items
+        addresses = {pod["status"]["podIP"]: pod["metadata"]["name"] for pod in pods}
+        assert len(addresses) == COUNT
+        for address, name in list(addresses.items())[:5]:
+            assert await get(f"http://{address}:8080/") == f"{name}\n"
+        for worker in list(yard.kubelet.workers.values())[::2]:
+            os.kill(worker.workers["main"].pid, signal.SIGKILL)
+        async with asyncio.timeout(120):
+            while sum(pod["status"]["containerStatuses"][0]["restartCount"]
+                      for pod in (await yard.client.list(builtin.Pod, NAMESPACE)).items) < COUNT // 2:  # fmt: skip
+                await asyncio.sleep(0.2)
+        await all_ready(yard, names)
+        await yard.client.delete_collection(builtin.Pod, NAMESPACE)
+        async with asyncio.timeout(60):
+            while (await yard.client.list(builtin.Pod, NAMESPACE)).items:
+                await asyncio.sleep(0.1)
+        assert processes_of(yard) == []
+        assert list((yard.settings.directory / "pods").iterdir()) == []
+
+
+async def test_two_clusters_live_side_by_side(tmp_path: Path) -> None:
+    async with plane(tmp_path / "one") as one, plane(tmp_path / "two") as two:
+        for yard, text in ((one, "first"), (two, "second")):
+            await yard.pod("web", ECHO | {"args": ["--text", text]})
+        first, second = await one.ready("web"), await two.ready("web")
+        assert first["status"]["podIP"] != second["status"]["podIP"]
+        assert await get(f"http://{first['status']['podIP']}:8080/") == "first\n"
+        assert await get(f"http://{second['status']['podIP']}:8080/") == "second\n"
+        await one.client.delete(builtin.Pod, NAMESPACE, "web")
+        await one.gone("web")
+        assert processes_of(one) == []
+        assert processes_of(two)
+
+
+async def test_logs_and_exec_through_the_api_server(tmp_path: Path) -> None:
+    async with plane(tmp_path) as yard:
+        yard.server.admit_token("for-the-test")
+        credentials = Static(Credential(authorization="Bearer for-the-test"))
+        async with Client(HttpTransport(Endpoint(yard.url, insecure=True), credentials)) as client:
+            await yard.pod("web", ECHO | {"args": ["--print", "one|two"]})
+            await yard.ready("web")
+            assert (await client.logs(NAMESPACE, "web", tail=3)).startswith("one\ntwo\n")
+            done = await client.exec(
+                NAMESPACE, "web", ["sh", "-c", "cat; echo err >&2; exit 3"], stdin=b"through stdin"
+            )
+            assert (done.code, done.stdout, done.stderr) == (3, b"through stdin", b"err\n")
+            lines = client.follow_logs(NAMESPACE, "web")
+            assert [await anext(lines), await anext(lines)] == ["one", "two"]
+
+
+async def test_an_idle_node_does_next_to_nothing(tmp_path: Path) -> None:
+    async with plane(tmp_path) as yard:
+        names = [f"web-{number}" for number in range(5)]
+        for name in names:
+            await yard.pod(name, ECHO | {"readinessProbe": None, "resources": {"limits": {"memory": "256Mi"}}})
+        await all_ready(yard, names)
+        await asyncio.sleep(2)
+        before, began = time.process_time(), time.monotonic()
+        await asyncio.sleep(8)
+        share = (time.process_time() - before) / (time.monotonic() - began)
+        # API server and kubelet together in this process; the time that other programs take is not counted.
+        assert share < 0.02, f"{share:.1%} of a core"
+
+
+async def test_a_wrong_token_is_refused_by_the_kubelets_endpoint(tmp_path: Path) -> None:
+    async with plane(tmp_path) as yard:
+        address = yard.kubelet.endpoint.address
+        assert address is not None
+        async with aiohttp.ClientSession() as session:
+            async with session.get(f"{address.url}/containerLogs/{NAMESPACE}/a/b") as response:
+                assert response.status == 401
