@@ -85,8 +85,7 @@ class Applier:
         """Raises `ChildFailed` when the child cannot be as desired."""
         kind, key, child = placed.kind, placed.key, placed.child
         if not self.cluster.serves(kind):
-            message = f"the API does not serve {kind.api_version} {kind.kind}"
-            raise ChildFailed(Failure(kind, key, "NotServed", message, retryable=False))
+            raise ChildFailed(self._not_served(kind, key))
         held = ownership.resolve(child, self.owner, kind)
         manager = self.owner.manager(self.manager, held)
         try:
@@ -105,7 +104,14 @@ class Applier:
         except (TooManyRequests, Unauthorized):
             raise
         except ApiError as error:
+            if isinstance(error, NotFound) and not (error.status.get("details") or {}).get("name"):
+                # Not an object is missing, but the whole resource: its definition has just gone.
+                raise ChildFailed(self._not_served(kind, key)) from error
             raise ChildFailed(Failure(kind, key, "ApplyFailed", error.message)) from error
+
+    def _not_served(self, kind: Kind, key: Key) -> Failure:
+        message = f"the API does not serve {kind.api_version} {kind.kind}"
+        return Failure(kind, key, "NotServed", message, retryable=False)
 
     async def _create(self, placed: Placed, manager: str) -> Made:
         kind, key, child = placed.kind, placed.key, placed.child

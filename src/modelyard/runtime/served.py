@@ -17,6 +17,8 @@ log = logging.getLogger(__name__)
 
 POLL = 60.0
 """Aggregated APIs have no CRD whose events would tell us."""
+GRACE = 2.0
+"""A kind is gone when discovery has missed it for so long: an aggregated API that hiccups has not gone."""
 SETTLING = (0.0, 0.5, 2.0, 5.0)
 """A new CRD is served a little after its event: so many seconds later discovery is asked again."""
 
@@ -29,6 +31,7 @@ class Served:
         self._poll = poll
         self._kinds: frozenset[Kind] = frozenset()
         self._by_name: dict[tuple[str, str], Kind] = {}
+        self._missed_since: dict[Kind, float] = {}
         self._listeners: list[Callable[[frozenset[Kind], frozenset[Kind]], None]] = []
         self._changed = asyncio.Event()
         self._known = asyncio.Event()
@@ -103,7 +106,7 @@ class Served:
         return True
 
     def _replace(self, found: Iterable[Kind]) -> None:
-        new = frozenset(found)
+        new = self._with_missed(frozenset(found))
         came, went = new - self._kinds, self._kinds - new
         self._kinds = new
         self._by_name = {(kind.api_version, kind.kind): kind for kind in new}
@@ -111,6 +114,13 @@ class Served:
         if came or went:
             for listener in self._listeners:
                 listener(came, went)
+
+    def _with_missed(self, found: frozenset[Kind]) -> frozenset[Kind]:
+        """What was found, and what was missed only now."""
+        now = asyncio.get_running_loop().time()
+        since = {kind: self._missed_since.get(kind, now) for kind in self._kinds - found}
+        self._missed_since = since
+        return found | {kind for kind, first in since.items() if now - first < GRACE}
 
 
 class _Bell:
