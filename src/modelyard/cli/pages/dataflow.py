@@ -70,7 +70,9 @@ def mermaid(flow: Flow) -> str:
     ]
     if flow.services:
         lines += ["", f"    Note over {manager}: Exposed Services"]
-        lines += [f"    Note right of {manager}: {s.name}:{s.port}/{s.protocol} [{s.port_name}]" for s in flow.services]
+        lines += [
+            f"    Note right of {manager}: {s.name}:{_port(s.port, s.protocol, s.port_name)}" for s in flow.services
+        ]
     lines += ["", f"    Note over {_API}: Defined CRDs"]
     lines += [f"    Note right of {_API}: {c.kind} ({c.api_version})" for c in flow.crds]
     return "\n".join(lines) + "\n"
