@@ -64,6 +64,13 @@ _METADATA_ORDER = (
 )  # fmt: skip
 
 
+def drop_empty(metadata: Object) -> None:
+    """ObjectMeta never holds an empty list or map; so nobody can own one."""
+    for name in ("labels", "annotations", "ownerReferences", "finalizers"):
+        if name in metadata and not metadata[name]:
+            del metadata[name]
+
+
 def tidy_metadata(metadata: Object) -> Object:
     """Only the fields that ObjectMeta has, in its order, without empty ones."""
     return {name: metadata[name] for name in _METADATA_ORDER if metadata.get(name) not in (None, "", [], {}, 0)} | (

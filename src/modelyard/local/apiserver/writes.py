@@ -288,6 +288,7 @@ class Writes:
     ) -> Written:
         resource, strategy, subresource = write.resource, write.resource.strategy, write.subresource
         if not applying:
+            meta.drop_empty(new["metadata"])
             new = self._ownership.update(resource, live, new, write.manager, subresource, self._clock())
         admission = write.admission("UPDATE", options_kind)
         admits = not unchecked and self._hooks.admitter.concerns(admission)
