@@ -1,0 +1,77 @@
+"""Every example is taken by the API, and the controllers make of it what they promise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from modelyard.cli.files import read_all
+from modelyard.cli.plan import sort_out
+from modelyard.cli.simulation import simulate
+from modelyard.kube.kinds import Object
+from modelyard.kube.objects import conditions_of
+from modelyard.operators.registry import BUILT, load, shared
+from tests.cluster.conftest import Api
+from tests.yard import ApiYard
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FILES = sorted(EXAMPLES.rglob("*.yaml"))
+
+
+def named(file: Path) -> str:
+    return str(file.relative_to(EXAMPLES))
+
+
+@pytest.mark.parametrize("file", FILES, ids=named)
+async def test_the_api_takes_the_resources_of_the_example(api: Api, file: Path) -> None:
+    operators = load(BUILT, {})
+    asked, _ = sort_out(operators, read_all([file]))
+    namespace = await api.namespace()
+    wanted = {each.kind for each in asked}
+    definitions = [d for operator in operators for d in operator.definitions if d.kind in wanted]
+    await ApiYard(api.client, namespace).install(definitions)
+    for each in asked:
+        resource = each.resource
+        if each.kind.namespaced:
+            resource = resource | {"metadata": {**resource["metadata"], "namespace": namespace}}
+        taken = await api.client.apply(each.kind, resource, field_manager="example", force=True, dry_run=True)
+        assert lost(resource.get("spec") or {}, taken.get("spec") or {}) == [], "a field that the kind does not have"
+
+
+@pytest.mark.parametrize("file", FILES, ids=named)
+async def test_the_controllers_bring_the_example_to_its_end(api: Api, file: Path) -> None:
+    if api.real:
+        pytest.skip("needs no cluster: runs on the embedded server in make test")
+    operators = [*load(BUILT, {}), *shared({})]
+    asked, others = sort_out(operators, read_all([file]))
+    plans = await simulate(operators, [(each.kind, each.resource) for each in asked], others, "kubernetes")
+    for each, plan in zip(asked, plans, strict=True):
+        said = {c["type"]: (c["status"], c["reason"], c["message"]) for c in conditions_of({"status": plan.resulting})}
+        if each.controller is None:
+            continue
+        assert plan.of("create"), f"{each.title} makes nothing: {said}"
+        main = said.get("Available") or said.get("Ready")
+        assert main is not None, f"{each.title} says nothing"
+        assert main[0] == "True", f"{each.title}: {main}"
+
+
+@pytest.mark.parametrize("name", list(BUILT))
+def test_every_kind_has_a_minimal_and_a_full_example(name: str) -> None:
+    (operator,) = load([name], {})
+    for size in ("minimal", "full"):
+        files = [file for file in (EXAMPLES / name).glob("*.yaml") if size in file.name]
+        kinds = {obj["kind"] for obj in read_all(files)} if files else set()
+        missing = {definition.kind_name for definition in operator.definitions} - kinds
+        assert not missing, f"no {size} example in examples/{name} for {', '.join(sorted(missing))}"
+
+
+def lost(given: Object, kept: Object, path: str = "spec") -> list[str]:
+    """The fields that were given and are not in what the API keeps."""
+    found: list[str] = []
+    for name, value in given.items():
+        if name not in kept:
+            found.append(f"{path}.{name}")
+        elif isinstance(value, dict) and isinstance(kept[name], dict):
+            found += lost(value, kept[name], f"{path}.{name}")
+    return found
