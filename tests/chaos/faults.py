@@ -85,11 +85,12 @@ MakeFault: TypeAlias = Callable[[], Fault]
 
 
 class FaultyTransport:
-    """Passes requests on, unless the fault says otherwise; and counts the writes."""
+    """Passes requests on, unless the fault says otherwise. Once it is dead, nothing gets out any more."""
 
     def __init__(self, inner: Transport, fault: Fault) -> None:
         self._inner = inner
         self._fault = fault
+        self.dead = False
 
     async def send(
         self,
@@ -101,6 +102,8 @@ class FaultyTransport:
         body: bytes = b"",
         timeout: float | None = None,
     ) -> Response:
+        if self.dead:
+            raise Unreachable("the process is dead")
         sent = Sent(method, path, query or {})
         answer = await self._fault.before(sent)
         if answer is not None:

@@ -87,6 +87,7 @@ class Stage:
     server: ApiServer
     client: Client
     managers: list[Manager] = field(default_factory=list)
+    transports: dict[int, FaultyTransport] = field(default_factory=dict)
 
     def start(self, fault: Fault | None = None, *, name: str = "plane") -> Manager:
         transport = FaultyTransport(self.server.transport(agent=name), fault or Fault())
@@ -94,11 +95,13 @@ class Stage:
         manager = Manager(Client(transport), self.story.controllers(), clock=clock, lease=lease, identity=name)
         manager.start()
         self.managers.append(manager)
+        self.transports[id(manager)] = transport
         return manager
 
     async def kill(self, manager: Manager) -> None:
         """As `kill -9` would: nothing is finished, nothing given back."""
         self.managers.remove(manager)
+        self.transports.pop(id(manager)).dead = True
         await manager.stop(grace=0.0)
 
     async def rest(self, *, quiet: float = 2.0, patience: float = 7200.0) -> None:
