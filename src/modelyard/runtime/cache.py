@@ -161,6 +161,7 @@ class CacheSet:
         self._keep_managers = keep_managers
         self._timing = timing
         self._caches: dict[Selection, Cache] = {}
+        self._by_kind: dict[Kind, builtins.list[Cache]] = {}
 
     def __iter__(self) -> Iterator[Cache]:
         return iter(list(self._caches.values()))
@@ -168,14 +169,14 @@ class CacheSet:
     def cache(self, selection: Selection) -> Cache:
         """The cache of a selection, made (not started) on first use."""
         if selection not in self._caches:
-            self._caches[selection] = Cache(
-                self._client, selection, keep_managers=self._keep_managers, timing=self._timing
-            )
+            cache = Cache(self._client, selection, keep_managers=self._keep_managers, timing=self._timing)
+            self._caches[selection] = cache
+            self._by_kind.setdefault(selection.kind, []).append(cache)
         return self._caches[selection]
 
     def of(self, kind: Kind) -> builtins.list[Cache]:
         """The started caches of a kind that hold whole objects, or if there are none, those with metadata only."""
-        started = [cache for selection, cache in self._caches.items() if selection.kind == kind and cache.started]
+        started = [cache for cache in self._by_kind.get(kind, ()) if cache.started]
         return [cache for cache in started if not cache.selection.metadata_only] or started
 
     def get(self, kind: Kind, key: Key) -> Entry | None:
