@@ -57,7 +57,7 @@ class KeyMemory:
 
     children: dict[tuple[Kind, Key], ChildMemory] = field(default_factory=dict)
     status: tuple[int, int] | None = None
-    """Fingerprints of the last status patch and of the status that it met; a repeat would change nothing."""
+    """Fingerprints of what the API did not keep of our last status (fields it does not know), and of what it made of it."""
     events: dict[tuple[str, str, str], float] = field(default_factory=dict)
     """When each Event of the last pass was last sent."""
 

@@ -381,14 +381,15 @@ class Pass:
         patch = merge_diff(current, wanted)
         if not patch:
             return
-        attempt = (fingerprint(patch), fingerprint(current))
-        if self.memory.status == attempt:
-            return  # The API took this very patch before and kept nothing of it.
+        if self.memory.status == (fingerprint(patch), fingerprint(current)):
+            return
         try:
             self.resource = await self.cluster.patch(kind, self.key, {"status": patch}, subresource="status")
         except NotFound:
             return  # Deleted meanwhile.
-        self.memory.status = attempt
+        kept = status_of(self.resource)
+        left = merge_diff(kept, wanted)
+        self.memory.status = (fingerprint(left), fingerprint(kept)) if left else None
 
     async def fail(self, reason: str, message: str, *, retry: bool = True) -> None:
         """Says in the status and in an Event why a pass came to nothing."""

@@ -234,6 +234,15 @@ async def test_a_status_field_that_the_api_drops_does_not_make_a_loop() -> None:
         assert bench.manager.engines[0].passes == passes
 
 
+async def test_a_status_that_someone_resets_is_written_again() -> None:
+    async with running(controller(lambda r, w: Desired(status={"phase": "Up"}))) as bench:
+        await bench.greet()
+        for _ in range(2):
+            await bench.user.patch(GREETING.kind, "shop", "hi", {"status": None}, subresource="status")
+            await bench.manager.idle()
+            assert (await bench.greeting())["status"] == {"phase": "Up"}
+
+
 async def test_pause_and_reconcile_now_are_shown_and_obeyed() -> None:
     async with running(controller(lambda r, w: Desired([config(text=r.spec.text)]))) as bench:
         await bench.greet(text="a")
