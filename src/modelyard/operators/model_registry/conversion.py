@@ -43,6 +43,8 @@ def _to_alpha(obj: Object) -> Object:
         if isinstance(postgres := spec.get("postgres"), dict):
             if moved := {name: postgres.pop(name) for name in _POSTGRES_ONLY if name in postgres}:
                 kept["postgres"] = moved
+                if hosts := _hosts(postgres):
+                    kept["hosts"] = hosts
             if "database" not in postgres:
                 postgres["database"] = ""
                 absent.append("postgres.database")
@@ -69,16 +71,20 @@ def _to_beta(obj: Object) -> Object:
         if "grpc" in absent and spec.get("grpc") in _EMPTY_GRPC:
             del spec["grpc"]
         if isinstance(postgres := spec.get("postgres"), dict):
-            _restore_postgres(postgres, kept.get("postgres") or {}, "postgres.database" in absent)
+            same = _hosts(postgres) in ({}, kept.get("hosts") or {})
+            _restore_postgres(postgres, kept.get("postgres") or {}, same, "postgres.database" in absent)
     obj["apiVersion"] = BETA
     return obj
 
 
-def _restore_postgres(postgres: Object, kept: Object, database_absent: bool) -> None:
-    """Who gave the database a host since means another one: then none is generated any more."""
-    moved = not (postgres.get("host") or postgres.get("hostAddress"))
+def _hosts(postgres: Object) -> Object:
+    return {name: postgres[name] for name in ("host", "hostAddress") if postgres.get(name)}
+
+
+def _restore_postgres(postgres: Object, kept: Object, same: bool, database_absent: bool) -> None:
+    """Who gave the database a host since (it is not the `same`) means another one: then none is generated any more."""
     for name, value in kept.items():
-        if name != "generateDeployment" or moved or not value:
+        if name != "generateDeployment" or same or not value:
             postgres.setdefault(name, value)
     if database_absent and postgres.get("database") == "":
         del postgres["database"]
