@@ -74,6 +74,8 @@ class Engine:
         self._ids = itertools.count(1)
         self._finishing: set[asyncio.Task[None]] = set()
         self._active = 0
+        self._at_rest = asyncio.Event()
+        self._at_rest.set()
         for selection, handler in self.sources.all(self.namespace):
             cache = self.shared.caches.cache(selection)
             cache.subscribe(handler)
@@ -108,7 +110,8 @@ class Engine:
         return [cache for cache in self.caches if cache.selection.kind in self.shared.served and not cache.synced]
 
     async def run(self) -> None:
-        """Works until cancelled. One failing pass never ends it."""
+        """Works until cancelled, or until the queue is closed. One failing pass never ends it."""
+        self._at_rest.clear()
         self.wake_all()
         tasks = [
             asyncio.create_task(self._work(), name=f"{self.controller.name} worker {number}")
@@ -119,11 +122,17 @@ class Engine:
                 asyncio.create_task(self._resync(self.controller.resync), name=f"{self.controller.name} resync")
             )
         try:
-            await asyncio.gather(*tasks)
+            await asyncio.gather(*tasks[: self.controller.concurrency])
         finally:
             for task in (*tasks, *self._finishing):
                 task.cancel()
             await asyncio.gather(*tasks, *self._finishing, return_exceptions=True)
+            self._at_rest.set()
+
+    async def drain(self) -> None:
+        """Takes no more keys, and returns when the passes that are under way have ended."""
+        self.queue.close()
+        await self._at_rest.wait()
 
     async def _resync(self, interval: float) -> None:
         while True:

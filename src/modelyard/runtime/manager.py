@@ -76,7 +76,6 @@ class Manager:
         self.leading = False
         self._followers: dict[Kind, asyncio.Task[None]] = {}
         self.started_at: dict[Cache, float] = {}
-        self._drained = asyncio.Event()
         self._run: asyncio.Task[None] | None = None
         self.served.subscribe(self._kinds_changed)
 
@@ -97,12 +96,9 @@ class Manager:
     async def stop(self, grace: float = 10.0) -> None:
         """Takes no new work, lets passes that are under way finish for `grace` seconds, gives the lease back."""
         if grace:
-            for engine in self.engines:
-                engine.queue.close()
-            if self.leading:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(grace):
-                        await self._drained.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    await asyncio.gather(*(engine.drain() for engine in self.engines))
         if self._run is not None:
             self._run.cancel()
             await asyncio.gather(self._run, return_exceptions=True)
@@ -153,7 +149,6 @@ class Manager:
                     tasks.create_task(
                         self._forever(f"controller {name}", _Term(self, engine, since).run), name=f"controller {name}"
                     )
-            self._drained.set()
             # All queues are closed. The lease stays ours until the process is stopped.
             await asyncio.get_running_loop().create_future()
         finally:

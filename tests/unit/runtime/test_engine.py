@@ -334,6 +334,29 @@ async def test_a_controller_waits_for_its_own_kind_to_be_installed() -> None:
             await admin.get(ConfigMap, "shop", "c")
 
 
+async def test_a_plane_stops_in_good_order_at_any_time() -> None:
+    loop = asyncio.get_running_loop()
+    ended: list[str] = []
+
+    async def reconcile(resource: Greeting, world: World) -> Desired:
+        await asyncio.sleep(3)
+        ended.append(resource.name)
+        return Desired()
+
+    async with ApiServer(clock=clock) as server:
+        waiting = Manager(server.client(), [controller(reconcile)], clock=clock)
+        waiting.start()
+        await asyncio.sleep(5)
+        before = loop.time()
+        await waiting.stop()
+        assert loop.time() - before < 1, "what has not begun need not end"
+    async with running(controller(reconcile, resync=60.0)) as bench:
+        await bench.user.create(GREETING.kind, obj(GREETING.kind, "hi", spec={}))
+        await asyncio.sleep(1)
+        await bench.manager.stop()
+        assert ended == ["hi"]
+
+
 async def test_watched_objects_wake_whom_they_concern_before_and_after_a_change() -> None:
     def named_in(obj: Object, reader: Reader) -> list[Key]:
         return [Key("shop", obj["data"]["who"])] if obj.get("data") else []
