@@ -93,7 +93,8 @@ class Shapes:
             words = declaration.split()
             if len(words) == 1 and not json_name:
                 owner, inner = self.resolve(package, words[0].lstrip("*"))
-                found |= self.fields(owner, inner)
+                # Go names the embedded struct in the path of a decoding error.
+                found |= {name: f"{text}^{inner}" for name, text in self.fields(owner, inner).items()}
                 continue
             if json_name in ("-", ""):
                 continue
@@ -131,12 +132,13 @@ class Shapes:
             return SCALARS[name]
         if name in source.structs:
             return self.struct(owner, name)
+        named = f"@{owner.rsplit('/', 1)[1]}.{name}"
         if name in source.aliases:
-            return self.type(owner, source.aliases[name])
-        if name in ("ResourceList",):
-            return "{}Quantity"
+            return self.type(owner, source.aliases[name]) + named
+        if name == "ResourceList":
+            return "{}Quantity" + named
         if name in ("NodeResources", "ExtraValue", "Verbs"):
-            return "[]string"
+            return "[]string" + named
         raise SystemExit(f"{package}: cannot resolve {go_type}")
 
 

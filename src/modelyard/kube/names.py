@@ -43,8 +43,8 @@ def _pattern_message(rule: str, pattern: str, *examples: str) -> str:
     return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
 
 
-def too_long(limit: int) -> str:
-    return f"must be no more than {limit} characters"
+def too_long(limit: int, unit: str = "characters") -> str:
+    return f"must be no more than {limit} {unit}"
 
 
 def _size(value: str) -> int:
@@ -122,7 +122,7 @@ def label_key(value: str) -> tuple[str, ...]:
     if not name:
         wrong.append("name part must be non-empty")
     elif _size(name) > DNS_LABEL_MAX:
-        wrong.append(f"name part {too_long(DNS_LABEL_MAX)}")
+        wrong.append(f"name part {too_long(DNS_LABEL_MAX, 'bytes')}")
     if not _label_name(name):
         wrong.append(f"name part {pattern}")
     return tuple(wrong)
@@ -131,7 +131,7 @@ def label_key(value: str) -> tuple[str, ...]:
 @lru_cache(maxsize=8192)
 def label_value(value: str) -> tuple[str, ...]:
     """What is wrong with a label's value."""
-    wrong = [too_long(DNS_LABEL_MAX)] if _size(value) > DNS_LABEL_MAX else []
+    wrong = [too_long(DNS_LABEL_MAX, "bytes")] if _size(value) > DNS_LABEL_MAX else []
     if not _label_value(value):
         rule = (
             f"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and {_ENDS}"

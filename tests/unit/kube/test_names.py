@@ -49,7 +49,7 @@ def test_good_label_keys_pass(key: str) -> None:
         ("/a", ["prefix part must be non-empty"]),
         ("A.b/c", ["prefix part a lowercase RFC 1123 subdomain"]),
         ("a/b/c", ["a valid label key must consist of"]),
-        ("x" * 64, ["name part must be no more than 63 characters"]),
+        ("x" * 64, ["name part must be no more than 63 bytes"]),
         ("a b", ["name part must consist of"]),
     ],
 )

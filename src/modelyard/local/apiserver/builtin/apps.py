@@ -60,6 +60,8 @@ def _always_restarts(template: Object, owner: str) -> list[Cause]:
 
 def _replica_template(spec: Object) -> list[Cause]:
     template = spec.get("template") or {}
+    if spec.get("selector") is not None and not checks.selector_is_usable(spec["selector"]):
+        return [invalid_value("spec.selector", spec["selector"], "invalid label selector")]
     return _selected(spec) + validate_template(template, "spec.template") + _always_restarts(template, "ReplicaSet")
 
 
@@ -194,8 +196,11 @@ def stateful_set(obj: Object) -> list[Cause]:
     if spec.get("serviceName"):
         found += checks.dns_label(spec["serviceName"], "spec.serviceName")
     found += _selector(spec, "statefulset")
-    found += _selected(spec)
-    found += validate_template(_with_claims(spec), "spec.template")
+    if spec.get("selector") is not None and not checks.selector_is_usable(spec["selector"]):
+        found.append(invalid_value("spec.selector", spec["selector"], ""))
+    else:
+        found += _selected(spec)
+        found += validate_template(_with_claims(spec), "spec.template")
     return found + _always_restarts(spec.get("template") or {}, "StatefulSet")
 
 
@@ -227,14 +232,13 @@ def _with_claims(spec: Object) -> Object:
     """The template as its pods will be: the claims are volumes, and names come from the controller."""
     template = spec.get("template") or {}
     pod = {key: value for key, value in (template.get("spec") or {}).items() if key not in ("subdomain", "hostname")}
-    claims = [
-        {"name": name, "persistentVolumeClaim": {"claimName": name}}
-        for claim in spec.get("volumeClaimTemplates") or ()
-        if (name := (claim.get("metadata") or {}).get("name", ""))
-    ]
+    names_of_claims = dict.fromkeys(
+        (claim.get("metadata") or {}).get("name", "") for claim in spec.get("volumeClaimTemplates") or ()
+    )
+    claims = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names_of_claims]
     if claims:
-        taken = {claim["name"] for claim in claims}
-        pod["volumes"] = claims + [volume for volume in pod.get("volumes") or () if volume.get("name") not in taken]
+        others = [volume for volume in pod.get("volumes") or () if volume.get("name") not in names_of_claims]
+        pod["volumes"] = claims + others
     return template | {"spec": pod}
 
 
@@ -264,7 +268,8 @@ def daemon_set(obj: Object) -> list[Cause]:
     selector, template = spec.get("selector"), spec.get("template") or {}
     found = checks.label_selector(selector, "spec.selector")
     labels = _template_labels(template)
-    if selector is None or not checks.selects(selector, labels):
+    usable = selector is None or checks.selector_is_usable(selector)
+    if selector is None or (usable and not checks.selects(selector, labels)):
         found.append(invalid_value("spec.template.metadata.labels", dict(labels) or None, _MISMATCH))
     if selector is not None and not selector.get("matchLabels") and not selector.get("matchExpressions"):
         found.append(invalid_value("spec.selector", selector, "empty selector is invalid for daemonset"))

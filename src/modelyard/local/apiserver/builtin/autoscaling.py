@@ -78,8 +78,16 @@ def _source(source: Object, name: str, field: str) -> list[Cause]:
             found.append(required(f"{field}.name", "must specify a resource name"))
         if name == "containerResource" and not source.get("container"):
             found.append(required(f"{field}.container", "must specify a container"))
-    elif not (source.get("metric") or {}).get("name"):
-        found.append(required(f"{field}.metric.name", "must specify a metric name"))
+    else:
+        if name == "object":
+            about = source.get("describedObject") or {}
+            for part in ("kind", "name"):
+                found += checks.needs_name(about.get(part, ""), f"{field}.describedObject.{part}", names.path_segment)
+        metric = source.get("metric") or {}
+        if not metric.get("name"):
+            found.append(required(f"{field}.metric.name", "must specify a metric name"))
+        else:
+            found += checks.told(f"{field}.metric.name", metric["name"], names.path_segment(metric["name"]))
     target = source.get("target") or {}
     found += _target(target, f"{field}.target")
     if name in ("resource", "containerResource"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from modelyard.kube import builtin, names
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.builtin import checks
@@ -10,7 +12,7 @@ from modelyard.local.apiserver.builtin.pod_validation import validate_template
 from modelyard.local.apiserver.builtin.pod_warnings import template_warnings
 from modelyard.local.apiserver.builtin.rules import Rules
 from modelyard.local.apiserver.builtin.schedules import validate_schedule, validate_time_zone
-from modelyard.local.apiserver.problems import Cause, invalid_value, not_supported, required
+from modelyard.local.apiserver.problems import Cause, duplicate, invalid_value, not_supported, required
 
 _UID = "batch.kubernetes.io/controller-uid"
 _NAME = "batch.kubernetes.io/job-name"
@@ -30,6 +32,8 @@ def _job_spec(spec: Object, field: str) -> list[Cause]:
     if spec.get("maxFailedIndexes") is not None and spec.get("backoffLimitPerIndex") is None:
         found.append(required(f"{field}.backoffLimitPerIndex", "when maxFailedIndexes is specified"))
     found += _completion(spec, field)
+    if spec.get("podFailurePolicy") is not None:
+        found += _failure_policy(spec, f"{field}.podFailurePolicy.rules")
     policy = spec.get("podReplacementPolicy")
     policies = ("Failed",) if spec.get("podFailurePolicy") is not None else ("Failed", "TerminatingOrFailed")
     if policy is not None and policy not in policies:
@@ -44,6 +48,66 @@ def _job_spec(spec: Object, field: str) -> list[Cause]:
     elif spec.get("podFailurePolicy") is not None and restart != "Never":
         detail = 'only "Never" is supported when podFailurePolicy is specified'
         found.append(invalid_value(place, restart, detail))
+    return found
+
+
+def _failure_policy(spec: Object, field: str) -> list[Cause]:
+    found: list[Cause] = []
+    pod = (spec.get("template") or {}).get("spec") or {}
+    containers = {each.get("name") for group in ("containers", "initContainers") for each in pod.get(group) or ()}
+    actions = ("Count", "FailIndex", "FailJob", "Ignore")
+    for index, rule in enumerate(spec["podFailurePolicy"].get("rules") or ()):
+        path = f"{field}[{index}]"
+        action, codes, conditions = rule.get("action", ""), rule.get("onExitCodes"), rule.get("onPodConditions") or ()
+        if not action:
+            found.append(required(f"{path}.action", f"valid values: {_shown(actions)}"))
+        elif action == "FailIndex" and spec.get("backoffLimitPerIndex") is None:
+            found.append(invalid_value(f"{path}.action", action, "requires the backoffLimitPerIndex to be set"))
+        elif action not in actions:
+            found.append(not_supported(f"{path}.action", action, actions))
+        if codes is not None:
+            found += _exit_codes(codes, containers, f"{path}.onExitCodes")
+        for place, condition in enumerate(conditions):
+            at = f"{path}.onPodConditions[{place}]"
+            found += checks.qualified_name(condition.get("type", ""), f"{at}.type")
+            found += checks.one_of(condition.get("status", ""), f"{at}.status", ("False", "True", "Unknown"))
+        if codes is not None and conditions:
+            found.append(_unshown(path, "specifying both OnExitCodes and OnPodConditions is not supported"))
+        if codes is None and not conditions:
+            found.append(_unshown(path, "specifying one of OnExitCodes and OnPodConditions is required"))
+    return found
+
+
+def _unshown(field: str, detail: str) -> Cause:
+    return Cause(field, "FieldValueInvalid", f"Invalid value: {detail}")
+
+
+def _shown(values: Sequence[str]) -> str:
+    return "[" + " ".join(f'"{value}"' for value in values) + "]"
+
+
+def _exit_codes(codes: Object, containers: set[str | None], field: str) -> list[Cause]:
+    found: list[Cause] = []
+    operator, values = codes.get("operator", ""), codes.get("values") or []
+    if not operator:
+        found.append(required(f"{field}.operator", f"valid values: {_shown(('In', 'NotIn'))}"))
+    elif operator not in ("In", "NotIn"):
+        found.append(not_supported(f"{field}.operator", operator, ("In", "NotIn")))
+    name = codes.get("containerName")
+    if name is not None and name not in containers:
+        detail = "must be one of the container or initContainer names in the pod template"
+        found.append(invalid_value(f"{field}.containerName", name, detail))
+    if not values:
+        found.append(invalid_value(f"{field}.values", codes.get("values"), "at least one value is required"))
+    seen: set[int] = set()
+    for index, value in enumerate(values):
+        if operator == "In" and value == 0:
+            found.append(invalid_value(f"{field}.values[{index}]", value, "must not be 0 for the In operator"))
+        if value in seen:
+            found.append(duplicate(f"{field}.values[{index}]", value))
+        seen.add(value)
+    if values != sorted(values):
+        found.append(invalid_value(f"{field}.values", values, "must be ordered"))
     return found
 
 
@@ -77,7 +141,8 @@ def _selector(spec: Object) -> list[Cause]:
 
 def _matches(spec: Object) -> list[Cause]:
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    if spec.get("selector") is None or not checks.selects(spec["selector"], labels):
+    selector = spec.get("selector")
+    if selector is None or (checks.selector_is_usable(selector) and not checks.selects(selector, labels)):
         detail = "`selector` does not match template `labels`"
         return [invalid_value("spec.template.metadata.labels", labels or None, detail)]
     return []
@@ -178,6 +243,13 @@ def _job_warnings(obj: Object, old: Object | None) -> list[str]:
     return found
 
 
+def _cron_warnings(obj: Object, old: Object | None) -> list[str]:
+    if old is not None and obj["spec"] == old["spec"]:
+        return []
+    template = ((obj["spec"].get("jobTemplate") or {}).get("spec") or {}).get("template") or {}
+    return template_warnings(template, None, "spec.jobTemplate.spec.template")
+
+
 def cron_job_spec(spec: Object, old: Object | None) -> list[Cause]:
     found: list[Cause] = []
     schedule = spec.get("schedule", "")
@@ -226,5 +298,5 @@ RULES = (
         status=True,
         warn=_job_warnings,
     ),
-    Rules(builtin.CronJob, cron_job, cron_job_update, generation="spec", status=True),
+    Rules(builtin.CronJob, cron_job, cron_job_update, generation="spec", status=True, warn=_cron_warnings),
 )

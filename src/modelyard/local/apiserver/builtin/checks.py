@@ -106,6 +106,11 @@ def _requirement(requirement: Object, field: str) -> list[Cause]:
     return found
 
 
+def selector_is_usable(selector: Object) -> bool:
+    """Whether Kubernetes could turn the selector into one that selects, right or wrong."""
+    return not label_selector(selector, "")
+
+
 def selects(selector: Object, wanted: Mapping[str, str]) -> bool:
     """Whether a label selector (as an object) matches labels; invalid requirements match nothing."""
     for key, value in (selector.get("matchLabels") or {}).items():

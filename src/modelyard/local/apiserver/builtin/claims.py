@@ -10,6 +10,7 @@ from modelyard.kube.quantities import parse
 from modelyard.local.apiserver.builtin import checks
 from modelyard.local.apiserver.builtin.differences import difference
 from modelyard.local.apiserver.builtin.rules import Rules
+from modelyard.local.apiserver.builtin.volume_validation import validate_source
 from modelyard.local.apiserver.problems import Cause, field_forbidden, invalid_value, not_supported, required
 
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
@@ -48,9 +49,8 @@ def validate_claim_spec(spec: Object, field: str) -> list[Cause]:
                 if not source.get(part):
                     found.append(required(f"{field}.{name}.{part}"))
             if not source.get("apiGroup") and source.get("kind") != "PersistentVolumeClaim":
-                found.append(
-                    invalid_value(f"{field}.{name}", source.get("kind", ""), "must be 'PersistentVolumeClaim'")
-                )
+                detail = "must be 'PersistentVolumeClaim' when referencing the default apiGroup"
+                found.append(invalid_value(f"{field}.{name}", source.get("kind", ""), detail))
     return found
 
 
@@ -132,8 +132,9 @@ def volume(obj: Object) -> list[Cause]:
         found.append(required("spec", "must specify a volume type"))
     for extra in sources[1:]:
         found.append(field_forbidden(f"spec.{extra}", "may not specify more than 1 volume type"))
-    if spec.get("hostPath") is not None and not spec["hostPath"].get("path"):
-        found.append(required("spec.hostPath.path"))
+    for name in ("hostPath", "nfs"):
+        if spec.get(name) is not None:
+            found += validate_source({name: spec[name]}, "spec")
     if spec.get("storageClassName"):
         name = spec["storageClassName"]
         found += checks.told("spec.storageClassName", name, names.dns_subdomain(name))
@@ -155,6 +156,11 @@ def volume_update(new: Object, old: Object) -> list[Cause]:
 def _mirror_sources(obj: Object) -> None:
     """`dataSource` and `dataSourceRef` name the same thing; each is filled from the other."""
     spec = obj["spec"]
+    # Other kinds of sources were never supported here; Kubernetes drops them silently.
+    if spec.get("dataSource") is not None:
+        named = (spec["dataSource"].get("apiGroup") or "", spec["dataSource"].get("kind"))
+        if named not in (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot")):
+            del spec["dataSource"]
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
     if source is not None and reference is None:
         spec["dataSourceRef"] = dict(source)

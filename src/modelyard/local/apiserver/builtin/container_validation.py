@@ -305,7 +305,7 @@ def validate_resources(resources: Object, field: str) -> list[Cause]:
         found += _amount(name, amount, f"{field}.limits[{name}]")
     for name, amount in sorted(requests.items()):
         found += _amount(name, amount, f"{field}.requests[{name}]")
-        overcommit = name in _STANDARD
+        overcommit = _native(name) and not name.startswith("hugepages-")
         if name in limits:
             wanted, most = parse(amount), parse(limits[name])
             if wanted != most and not overcommit:
@@ -319,6 +319,11 @@ def validate_resources(resources: Object, field: str) -> list[Cause]:
     return found
 
 
+def _native(name: str) -> bool:
+    """Whether Kubernetes itself knows the resource; others are counted in whole numbers and never shared."""
+    return "/" not in name or "kubernetes.io/" in name
+
+
 def _amount(name: str, amount: str, field: str) -> list[Cause]:
     found = checks.qualified_name(name, field)
     if not found and "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
@@ -327,7 +332,7 @@ def _amount(name: str, amount: str, field: str) -> list[Cause]:
     quantity = parse(amount)
     if quantity.nanos < 0:
         found.append(invalid_value(field, amount, checks.NOT_NEGATIVE))
-    if name not in _STANDARD and quantity.milli % 1000:
+    if not _native(name) and quantity.milli % 1000:
         found.append(invalid_value(field, amount, checks.NOT_INTEGER))
     return found
 
@@ -338,10 +343,32 @@ def _security_context(context: Object, field: str) -> list[Cause]:
         value = context.get(name)
         if value is not None and not 0 <= value <= checks.MAX_INT32:
             found.append(invalid_value(f"{field}.{name}", value, names.in_range(0, checks.MAX_INT32)))
+    found += seccomp_profile(context.get("seccompProfile"), f"{field}.seccompProfile")
     if context.get("allowPrivilegeEscalation") is False and context.get("privileged"):
         detail = "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"
         shown = GoStruct({name[0].upper() + name[1:]: context.get(name) for name in _CONTEXT_FIELDS})
         found.append(invalid_value(field, shown, detail))
+    return found
+
+
+def seccomp_profile(profile: Object | None, field: str) -> list[Cause]:
+    if profile is None:
+        return []
+    kind, local = profile.get("type", ""), profile.get("localhostProfile")
+    found: list[Cause] = []
+    if not kind:
+        found.append(required(f"{field}.type", "type is required when seccompProfile is set"))
+    elif kind not in ("Localhost", "RuntimeDefault", "Unconfined"):
+        found.append(not_supported(f"{field}.type", kind, ("Localhost", "RuntimeDefault", "Unconfined")))
+    if kind == "Localhost":
+        if local is None:
+            found.append(required(f"{field}.localhostProfile", "must be set when seccomp type is Localhost"))
+        else:
+            found += descending_path(local, f"{field}.localhostProfile")
+    elif local is not None:
+        shown = GoStruct(Type=kind, LocalhostProfile=local)
+        detail = "can only be set when seccomp type is Localhost"
+        found.append(invalid_value(f"{field}.localhostProfile", shown, detail))
     return found
 
 

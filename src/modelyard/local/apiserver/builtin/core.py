@@ -27,6 +27,10 @@ from modelyard.local.apiserver.problems import (
 MAX_DATA = 1024 * 1024
 NEW_EVENT = Kind("events.k8s.io", "v1", "Event", "events")
 _FROZEN = "field is immutable when `immutable` is set"
+_SCOPES = (
+    "BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating",
+    "VolumeAttributesClass",
+)  # fmt: skip
 _LIMIT_TYPES = ("Container", "PersistentVolumeClaim", "Pod")
 
 
@@ -283,8 +287,11 @@ def limit_range(obj: Object) -> list[Cause]:
     for index, item in enumerate((obj.get("spec") or {}).get("limits") or ()):
         path = f"spec.limits[{index}]"
         kind = item.get("type", "")
-        if kind not in _LIMIT_TYPES and "/" not in kind:
-            found.append(not_supported(f"{path}.type", kind, _LIMIT_TYPES))
+        if wrong := checks.qualified_name(kind, f"{path}.type"):
+            found += wrong
+        elif kind not in _LIMIT_TYPES and "/" not in kind:
+            detail = "must be a standard limit type or fully qualified"
+            found.append(invalid_value(f"{path}.type", kind, detail))
         if kind in seen:
             found.append(duplicate(f"{path}.type", kind))
         seen.add(kind)
@@ -322,6 +329,13 @@ def resource_quota(obj: Object) -> list[Cause]:
         found += checks.qualified_name(name, path)
         if parse(amount).nanos < 0:
             found.append(invalid_value(path, amount, checks.NOT_NEGATIVE))
+    scopes = (obj.get("spec") or {}).get("scopes") or []
+    for scope in scopes:
+        if scope not in _SCOPES:
+            found.append(invalid_value("spec.scopes", scopes, "unsupported scope"))
+    for pair in ({"BestEffort", "NotBestEffort"}, {"Terminating", "NotTerminating"}):
+        if pair <= set(scopes):
+            found.append(invalid_value("spec.scopes", scopes, "conflicting scopes"))
     return found
 
 

@@ -110,11 +110,7 @@ def _backend(backend: Object, field: str) -> list[Cause]:
     if service is not None and resource is not None:
         return [invalid_value(field, "", "cannot set both resource and service backends")]
     if resource is not None:
-        return [
-            required(f"{field}.resource.{name}", f"{name} is required")
-            for name in ("kind", "name")
-            if not resource.get(name)
-        ]
+        return _reference(resource, f"{field}.resource")
     if service is None:
         return [invalid_value(field, "", "resource or service backend is required")]
     found = checks.needs_name(service.get("name", ""), f"{field}.service.name", names.dns_label)
@@ -130,9 +126,40 @@ def _backend(backend: Object, field: str) -> list[Cause]:
     return found
 
 
+def _reference(reference: Object, field: str) -> list[Cause]:
+    found: list[Cause] = []
+    if reference.get("apiGroup") is not None:
+        group = reference["apiGroup"]
+        found += checks.told(f"{field}.apiGroup", group, names.dns_subdomain(group))
+    for name in ("kind", "name"):
+        found += checks.needs_name(reference.get(name, ""), f"{field}.{name}", names.path_segment)
+    return found
+
+
 def ingress_class(obj: Object) -> list[Cause]:
     spec = obj.get("spec") or {}
-    controller = spec.get("controller", "")
+    return _controller(spec.get("controller", "")) + _parameters(spec.get("parameters"))
+
+
+def _parameters(parameters: Object | None) -> list[Cause]:
+    if parameters is None:
+        return []
+    field = "spec.parameters"
+    found = _reference(parameters, field)
+    scope, namespace = parameters.get("scope", ""), parameters.get("namespace")
+    if scope not in ("Cluster", "Namespace"):
+        found.append(not_supported(f"{field}.scope", scope, ("Cluster", "Namespace")))
+    elif scope == "Namespace":
+        if namespace is None:
+            found.append(required(f"{field}.namespace", "`parameters.scope` is set to 'Namespace'"))
+        else:
+            found += checks.dns_label(namespace, f"{field}.namespace")
+    elif namespace is not None:
+        found.append(field_forbidden(f"{field}.namespace", "`parameters.scope` is set to 'Cluster'"))
+    return found
+
+
+def _controller(controller: str) -> list[Cause]:
     if len(controller) > 250:
         return [Cause("spec.controller", "FieldValueTooLong", "Too long: may not be more than 250 bytes")]
     if not controller:
@@ -261,7 +288,7 @@ def _slice_endpoints(endpoints: Sequence[Object], kind: str) -> list[Cause]:
         path = f"endpoints[{index}]"
         addresses = endpoint.get("addresses") or ()
         if not addresses:
-            found.append(required(f"{path}.addresses", "must contain at least 1 address"))
+            found.append(required(f"{path}.addresses"))
         elif len(addresses) > 100:
             found.append(too_many(f"{path}.addresses", len(addresses), 100))
         for place, address in enumerate(addresses):

@@ -12,8 +12,9 @@ from modelyard.kube.quantities import parse
 _MODE = 0o644
 _FILE_VOLUMES = ("secret", "configMap", "downwardAPI", "projected")
 _PART = "[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_HOST = r"[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?"
 _image = re.compile(
-    rf"(?:(?=[^/]*[.:A-Z]|localhost/)[a-zA-Z0-9.\[\]:-]+/)?{_PART}(?:/{_PART})*"
+    rf"(?:(?=[^/]*[.:A-Z]|localhost/)(?:{_HOST}(?:\.{_HOST})*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?/)?{_PART}(?:/{_PART})*"
     r"(?::(?P<tag>[\w][\w.-]{0,127}))?(?:@(?P<digest>[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}))?"
 ).fullmatch
 _ISCSI = {"iscsiInterface": "default"}

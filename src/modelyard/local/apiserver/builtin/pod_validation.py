@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from modelyard.kube import names
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.builtin import checks
-from modelyard.local.apiserver.builtin.container_validation import validate_containers
+from modelyard.local.apiserver.builtin.container_validation import seccomp_profile, validate_containers
 from modelyard.local.apiserver.builtin.volume_validation import validate_volumes
 from modelyard.local.apiserver.problems import (
     Cause,
@@ -20,6 +21,7 @@ from modelyard.local.apiserver.problems import (
 
 _RESTART = ("Always", "OnFailure", "Never")
 _DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_SYSCTL = r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -56,8 +58,8 @@ def validate_pod_spec(spec: Object, field: str) -> list[Cause]:
     for index, alias in enumerate(spec.get("hostAliases") or ()):
         path = f"{field}.hostAliases[{index}]"
         found += checks.ip_address(alias.get("ip", ""), f"{path}.ip")
-        for host in alias.get("hostnames") or ():
-            found += checks.told(f"{path}.hostnames", host, names.dns_subdomain(host))
+        for place, host in enumerate(alias.get("hostnames") or ()):
+            found += checks.told(f"{path}.hostnames[{place}]", host, names.dns_subdomain(host))
     if spec.get("priorityClassName"):
         name = spec["priorityClassName"]
         found += checks.told(f"{field}.priorityClassName", name, names.dns_subdomain(name))
@@ -90,6 +92,9 @@ def _policies(spec: Object, field: str) -> list[Cause]:
         found.append(invalid_value(f"{field}.dnsConfig.nameservers", list(servers), detail))
     for index, server in enumerate(servers):
         found += checks.ip_address(server, f"{field}.dnsConfig.nameservers[{index}]")
+    for index, option in enumerate(config.get("options") or ()):
+        if not option.get("name"):
+            found.append(required(f"{field}.dnsConfig.options[{index}]", "must not be empty"))
     return found
 
 
@@ -105,9 +110,27 @@ def _security_context(spec: Object, field: str) -> list[Cause]:
         if not 0 <= group <= checks.MAX_INT32:
             detail = names.in_range(0, checks.MAX_INT32)
             found.append(invalid_value(f"{path}.supplementalGroups[{index}]", group, detail))
+    found += seccomp_profile(context.get("seccompProfile"), f"{path}.seccompProfile")
+    found += _sysctls(context.get("sysctls") or (), f"{path}.sysctls")
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         detail = "ShareProcessNamespace and HostPID cannot both be enabled"
         found.append(invalid_value(f"{field}.shareProcessNamespace", True, detail))
+    return found
+
+
+def _sysctls(sysctls: Sequence[Object], field: str) -> list[Cause]:
+    found: list[Cause] = []
+    seen: set[str] = set()
+    for index, sysctl in enumerate(sysctls):
+        name, path = sysctl.get("name", ""), f"{field}[{index}].name"
+        if not name:
+            found.append(required(path))
+        elif len(name) > names.DNS_SUBDOMAIN_MAX or not re.fullmatch(_SYSCTL, name):
+            detail = f"must have at most {names.DNS_SUBDOMAIN_MAX} characters and match regex ^{_SYSCTL}$"
+            found.append(invalid_value(path, name, detail))
+        elif name in seen:
+            found.append(duplicate(path, name))
+        seen.add(name)
     return found
 
 
@@ -197,6 +220,8 @@ def _node_term(term: Object, field: str) -> list[Cause]:
         else:
             found.append(invalid_value(f"{path}.operator", operator, "not a valid selector operator"))
         found += checks.qualified_name(requirement.get("key", ""), f"{path}.key")
+        for place, value in enumerate(values):
+            found += checks.told(f"{path}.values[{place}]", value, names.label_value(value))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from modelyard.kube.kinds import Object
@@ -46,15 +47,49 @@ def template_warnings(template: Object, old: Object | None, field: str) -> list[
         for name in volume:
             if name in _DEAD_VOLUMES:
                 found.append(f"{at}spec.volumes[{index}].{name}: {_DEAD_VOLUMES[name]}")
+        found += _overlaps(volume)
     found += _duplicates(spec, at)
     for path, container in _containers(spec, at):
         found += _fractions(container, path)
         found += _hidden_variables(container, path)
     found += _ports(spec, at)
+    found += _affinity(spec.get("affinity") or {}, f"{at}spec.affinity")
     grace = spec.get("terminationGracePeriodSeconds")
     if grace is not None and grace < 0:
         detail = "must be >= 0; negative values are invalid and will be treated as 1"
         found.append(f"{at}spec.terminationGracePeriodSeconds: {detail}")
+    return found
+
+
+def _overlaps(volume: Object) -> list[str]:
+    """Files of one volume that would lie over each other."""
+    found: list[str] = []
+    name = go_quote(volume.get("name", ""))
+    for kind, title, key in (("configMap", "ConfigMap", "name"), ("secret", "Secret", "secretName")):
+        source = volume.get(kind) or {}
+        paths = sorted(item.get("path", "").rstrip("/") for item in source.get("items") or ())
+        for before, after in itertools.pairwise(paths):
+            if after == before or after.startswith(f"{before}/"):
+                what = f"{title} {go_quote(source.get(key, ''))}"
+                found.append(f"volume {name} ({what}): overlapping paths: {go_quote(after)} with {go_quote(before)}")
+    for projection in (volume.get("projected") or {}).get("sources") or ():
+        if not projection:
+            found.append(f"volume {name} (Projected) has no sources provided")
+    return found
+
+
+def _affinity(affinity: Object, field: str) -> list[str]:
+    found: list[str] = []
+    for name in ("podAffinity", "podAntiAffinity"):
+        pods = affinity.get(name) or {}
+        for index, term in enumerate(pods.get("requiredDuringSchedulingIgnoredDuringExecution") or ()):
+            if term.get("labelSelector") is None:
+                place = f"{field}.{name}.requiredDuringSchedulingIgnoredDuringExecution[{index}]"
+                found.append(f"{place}.labelSelector: {_NULL_SELECTOR}")
+        for index, weighted in enumerate(pods.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
+            if (weighted.get("podAffinityTerm") or {}).get("labelSelector") is None:
+                place = f"{field}.{name}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
+                found.append(f"{place}.podAffinityTerm.labelSelector: {_NULL_SELECTOR}")
     return found
 
 

@@ -77,10 +77,9 @@ class ServiceStrategy(BuiltinStrategy):
         found = _address_fields(obj["spec"]) or self._stack(obj["spec"])
         if found:
             return found
-        if old is not None and (found := _changed_addresses(obj["spec"], old["spec"])):
-            return found
-        found = self._network.problems(obj)
-        return found or _service(obj)
+        changed = _changed_addresses(obj["spec"], old["spec"]) if old is not None else []
+        # What is allocated already stays; only what is new can be out of range or taken.
+        return (self._network.problems(obj) if not changed else []) or changed + _service(obj)
 
     def _stack(self, spec: dict[str, Any]) -> list[Cause]:
         if spec.get("type") == "ExternalName" or (spec.get("clusterIP") == "None" and not spec.get("selector")):

@@ -1,7 +1,7 @@
 """Reads a built-in object the way the Go types do: drops what serialises to nothing, adds what always appears, checks types.
 
-The table `shapes.json` says for each field whether it is a pointer (`*`), always written (`!`) or dropped when zero (`~`).
-"""
+The table `shapes.json` says for each field whether it is a pointer (`*`), always written (`!`) or dropped when zero (`~`), which
+Go type it has where that is not its plain one (`@`), and which embedded struct it comes from (`^`)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ class _Struct:
     def __init__(self, key: str) -> None:
         self._key = key
         self._name = key.rsplit(".", 1)[1]
-        self._fields: dict[str, tuple[Reader, bool]] = {}
+        self._fields: dict[str, tuple[Reader, bool, str]] = {}
+        """Reader, whether an empty value is kept, and the path in messages."""
         self._always: list[tuple[str, Reader | None, Any, bool]] = []
         """Name, reader of an absent struct, else the zero value, and whether an empty list or map is written as null."""
         self._ready = False
@@ -80,9 +81,12 @@ class _Struct:
     def _compile(self) -> None:
         for name, text in _table()[self._key].items():
             always, zero_dropped, declared = _marks(text)
+            declared, *embedded = declared.split("^")
+            path = ".".join([*reversed(embedded), name])
             pointer = declared.startswith("*")
-            bare = declared.lstrip("*")
-            reader = _reader(bare)
+            whole = declared.lstrip("*")
+            bare = whole.partition("@")[0]
+            reader = _reader(whole)
             structural = isinstance(reader, _Struct) or bare in (
                 "IntOrString",
                 "Quantity",
@@ -91,7 +95,7 @@ class _Struct:
                 "Duration",
             )
             keep_empty = pointer or always or (structural and not zero_dropped)
-            self._fields[name] = (reader, keep_empty)
+            self._fields[name] = (reader, keep_empty, path)
             if pointer:
                 if always:
                     self._always.append((name, None, None, False))
@@ -104,7 +108,7 @@ class _Struct:
 
     def __call__(self, value: Any) -> Any:
         if type(value) is not dict:
-            raise ShapeError(_json_name(value), f"v1.{self._name}")
+            raise ShapeError(_json_name(value), _go_name(self._key))
         if not self._ready:
             self._compile()
         out = {}
@@ -116,7 +120,7 @@ class _Struct:
             try:
                 read = field[0](item)
             except ShapeError as error:
-                error.within(self._name, name)
+                error.within(self._name, field[2])
                 raise
             if read or field[1]:
                 out[name] = read
@@ -152,14 +156,18 @@ def _reader(declared: str) -> Reader:
     if declared.startswith("[]"):
         return _list_reader(_reader(declared[2:]), declared[2:])
     if declared.startswith("{}"):
-        return _map_reader(_reader(declared[2:]), declared[2:])
-    if declared in _RANGES:
-        return _integer_reader(declared)
-    return _SCALARS.get(declared) or _struct(declared)
+        values, _, named = declared[2:].partition("@")
+        return _map_reader(_reader(values), values, named or f"map[string]{_go_name(values)}")
+    plain, _, named = declared.partition("@")
+    if plain in _RANGES:
+        return _integer_reader(plain, named or plain)
+    if plain == "string" and named:
+        return _string_reader(named)
+    return _SCALARS.get(plain) or _struct(plain)
 
 
 def _zero_of(declared: str, reader: Reader) -> Any:
-    return reader({}) if isinstance(reader, _Struct) else _ZEROS.get(declared)
+    return reader({}) if isinstance(reader, _Struct) else _ZEROS.get(declared.partition("@")[0])
 
 
 def _go_name(declared: str) -> str:
@@ -167,7 +175,19 @@ def _go_name(declared: str) -> str:
         return "[]" + _go_name(declared[2:])
     if declared.startswith("{}"):
         return "map[string]" + _go_name(declared[2:])
-    return f"v1.{declared.rsplit('.', 1)[1]}" if "/" in declared else declared
+    if "@" in declared:
+        return declared.partition("@")[2]
+    if "/" in declared:
+        return declared.rsplit("/", 1)[1]
+    return _GO_NAMES.get(declared, declared)
+
+
+_GO_NAMES = {
+    "bytes": "[]uint8",
+    "Quantity": "resource.Quantity",
+    "IntOrString": "intstr.IntOrString",
+    "Time": "v1.Time",
+}
 
 
 def _list_reader(item: Reader, declared: str) -> Reader:
@@ -181,9 +201,7 @@ def _list_reader(item: Reader, declared: str) -> Reader:
     return read
 
 
-def _map_reader(item: Reader, declared: str) -> Reader:
-    wanted = f"map[string]{_go_name(declared)}"
-
+def _map_reader(item: Reader, declared: str, wanted: str) -> Reader:
     def read(value: Any) -> Any:
         if type(value) is not dict:
             raise ShapeError(_json_name(value), wanted)
@@ -202,6 +220,15 @@ def _string(value: Any) -> Any:
     return value
 
 
+def _string_reader(wanted: str) -> Reader:
+    def read(value: Any) -> Any:
+        if type(value) is not str:
+            raise ShapeError(_json_name(value), wanted)
+        return value
+
+    return read
+
+
 def _boolean(value: Any) -> Any:
     if type(value) is not bool:
         raise ShapeError(_json_name(value), "bool")
@@ -214,15 +241,15 @@ def _float(value: Any) -> Any:
     return value
 
 
-def _integer_reader(declared: str) -> Reader:
+def _integer_reader(declared: str, wanted: str) -> Reader:
     low, high = _RANGES[declared]
 
     def read(value: Any) -> Any:
         if type(value) is not int:
             found = f"number {value}" if type(value) is float else _json_name(value)
-            raise ShapeError(found, declared)
+            raise ShapeError(found, wanted)
         if not low <= value <= high:
-            raise ShapeError(f"number {value}", declared)
+            raise ShapeError(f"number {value}", wanted)
         return value
 
     return read
@@ -233,6 +260,8 @@ def _int_or_string(value: Any) -> Any:
         if not -(2**31) <= value <= 2**31 - 1:
             raise ShapeError(f"number {value}", "int32")
         return value
+    if type(value) is float:
+        raise ShapeError(f"number {value}", "int32")
     if type(value) is not str:
         raise ShapeError(_json_name(value), "int32")
     return value
