@@ -13,6 +13,7 @@ from modelyard.kube.objects import (
     controller_of,
     group_of,
     key_of,
+    labels_of,
     name_of,
     namespace_of,
 )
@@ -21,6 +22,7 @@ from modelyard.operators.parts import build
 from modelyard.runtime.certificates import Pair, is_good, issue, renewed_ca, service_names
 from modelyard.runtime.controller import Controller, Fixed, MapFn, Owns, Reader, Watch
 from modelyard.runtime.desired import Desired, Hold
+from modelyard.runtime.ownership import OWNER_KIND
 from modelyard.runtime.world import World
 
 ANNOTATION = "service.beta.openshift.io/serving-cert-secret-name"
@@ -94,9 +96,10 @@ def issuer_of(settings: CertificateSettings, world: World) -> Issuer:
 
 
 def wanted_secret(service: Object, groups: Set[str]) -> str:
-    """The Secret that a Service of ours asks for; empty for any other Service."""
+    """The Secret that a Service of ours asks for; empty for any other Service. Some of ours have no custom resource above them."""
     owner = controller_of(service)
     ours = owner is not None and group_of(str(owner.get("apiVersion") or "")) in groups
+    ours = ours or labels_of(service).get(OWNER_KIND) in groups
     return annotations_of(service).get(ANNOTATION, "") if ours else ""
 
 

@@ -13,9 +13,10 @@ GROUPS = frozenset(
         "mlflow.opendatahub.io",
         "modelregistry.opendatahub.io",
         "trustyai.opendatahub.io",
+        "modelcatalog",
     }
 )
-"""The API groups whose resources own Services that ask for certificates."""
+"""The API groups whose resources own Services that ask for certificates; and controllers without a resource that make some."""
 
 
 def operator(environ: Mapping[str, str]) -> Operator:
