@@ -108,14 +108,21 @@ def check(resource: ServedResource, obj: Object) -> list[Cause]:
         causes += [invalid_value("metadata.namespace", namespace, message) for message in names.dns_label(namespace)]
     elif metadata.get("namespace"):
         causes.append(field_forbidden("metadata.namespace", "not allowed on this type"))
+    causes += check_contents(metadata)
+    if finalizers := metadata.get("finalizers"):
+        causes += _finalizer_causes(finalizers, custom=resource.custom)
+    return causes
+
+
+def check_contents(metadata: Object) -> list[Cause]:
+    """What is wrong with labels, annotations, owners and managers: what every check of an object looks at again."""
+    causes: list[Cause] = []
     if labels := metadata.get("labels"):
         causes += label_causes(labels, "metadata.labels")
     if annotations := metadata.get("annotations"):
         causes += annotation_causes(annotations, "metadata.annotations")
     if references := metadata.get("ownerReferences"):
         causes += _owner_causes(references)
-    if finalizers := metadata.get("finalizers"):
-        causes += _finalizer_causes(finalizers, custom=resource.custom)
     if managed := metadata.get("managedFields"):
         causes += _managed_causes(managed)
     return causes
@@ -196,9 +203,8 @@ def _finalizer_causes(finalizers: Sequence[str], *, custom: bool) -> list[Cause]
     causes: list[Cause] = []
     path = "metadata.finalizers"
     for index, name in enumerate(finalizers):
-        messages = names.label_key(name)
-        causes += [invalid_value(path, name, message) for message in messages]
-        if not messages and not custom and "/" not in name and name not in _STANDARD_FINALIZERS:
+        causes += [invalid_value(path, name, message) for message in names.label_key(name)]
+        if not custom and "/" not in name and name not in _STANDARD_FINALIZERS:
             message = "name is neither a standard finalizer name nor is it fully qualified"
             causes.append(invalid_value(f"{path}[{index}]", name, message))
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:

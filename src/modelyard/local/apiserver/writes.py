@@ -154,10 +154,11 @@ class Writes:
         strategy.prepare_create(obj)
         if strategy.counts_generation:
             metadata["generation"] = 1
-        _check_kind(resource, obj, metadata.get("name", ""))
-        causes = meta.check(resource, obj) + strategy.validate(obj, None, write.subresource)
+        # What is of another kind is not looked at any closer.
+        causes = meta.check(resource, obj) if _is_kind(resource, obj) else []
+        causes += strategy.validate(obj, None, write.subresource)
         if causes:
-            raise problems.invalid(resource.kind, metadata.get("name", ""), _unique(causes))
+            raise problems.invalid(_kind_of(resource, obj), metadata.get("name", ""), _unique(causes))
         write.warnings += strategy.warnings(obj, None)
         name = metadata["name"]
         if admits:
@@ -304,11 +305,14 @@ class Writes:
             metadata["generation"] = old_metadata.get("generation", 0) + 1
         causes: list[Cause] = []
         if not unchecked:
-            _check_kind(resource, new, write.name)
             causes = meta.check(resource, new) + meta.check_update(metadata, old_metadata)
-            causes += strategy.validate(new, live, subresource)
+            if resource.custom:
+                # Kubernetes looks twice, and tells what it finds each time.
+                causes += meta.check_contents(metadata) + strategy.validate(new, live, subresource)
+            else:
+                causes = _unique(causes + strategy.validate(new, live, subresource))
         if causes:
-            raise problems.invalid(resource.kind, write.name, _unique(causes))
+            raise problems.invalid(_kind_of(resource, new), write.name, causes)
         if not unchecked:
             write.warnings += strategy.warnings(new, live)
         if admits:
@@ -366,11 +370,14 @@ def check_type(resource: ServedResource, obj: Object) -> None:
     )
 
 
-def _check_kind(resource: ServedResource, obj: Object, name: str) -> None:
-    kind, given = resource.kind, obj.get("kind", resource.kind.kind)
-    if given != kind.kind:
-        cause = problems.invalid_value("kind", given, f"must be {kind.kind}")
-        raise problems.invalid(Kind(kind.group, kind.version, str(given), kind.plural), name, [cause])
+def _is_kind(resource: ServedResource, obj: Object) -> bool:
+    return bool(obj.get("kind", resource.kind.kind) == resource.kind.kind)
+
+
+def _kind_of(resource: ServedResource, obj: Object) -> Kind:
+    """The kind that a refusal names: the one that the object says it is of."""
+    kind = resource.kind
+    return kind if _is_kind(resource, obj) else Kind(kind.group, kind.version, str(obj["kind"]), kind.plural)
 
 
 def _finishes_deletion(new: Object, old: Object) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from modelyard.kube.kinds import Kind, Object
+from modelyard.local.apiserver.metadata import check_contents
 from modelyard.local.apiserver.problems import Cause, invalid_value
 from modelyard.local.apiserver.resources import PlainStrategy
 from modelyard.local.apiserver.structural import (
@@ -78,13 +79,10 @@ class CustomStrategy(PlainStrategy):
         compiled = self._compiled
         if compiled is None:
             compiled = self._compiled = _Compiled(self.schema)
-        if subresource == "status":
-            causes = self._validate_status(compiled, obj, old)
-        elif old is None:
-            causes = compiled.whole.validate(obj) + self._scale_causes(obj, "specReplicasPath", "statusReplicasPath")
+        if obj.get("kind") != self.kind.kind:
+            causes = [invalid_value("kind", obj.get("kind"), f"must be {self.kind.kind}")]
         else:
-            causes = compiled.whole.validate_update(obj, old)
-            causes += self._scale_causes(obj, "specReplicasPath", "statusReplicasPath")
+            causes = check_contents(obj["metadata"]) + self._validate_contents(compiled, obj, old, subresource)
         if compiled.embedded is not None and subresource != "status":
             causes += compiled.embedded(obj)
         if compiled.lists is not None and (found := compiled.lists(obj)) and (old is None or not compiled.lists(old)):
@@ -95,6 +93,12 @@ class CustomStrategy(PlainStrategy):
             else:
                 causes += compiled.rules.validate(obj, old)
         return causes
+
+    def _validate_contents(self, compiled: _Compiled, obj: Object, old: Object | None, subresource: str) -> list[Cause]:
+        if subresource == "status":
+            return self._validate_status(compiled, obj, old)
+        causes = compiled.whole.validate(obj) if old is None else compiled.whole.validate_update(obj, old)
+        return causes + self._scale_causes(obj, "specReplicasPath", "statusReplicasPath")
 
     def _validate_status(self, compiled: _Compiled, obj: Object, old: Object | None) -> list[Cause]:
         causes = []
