@@ -131,7 +131,7 @@ def test_the_laptop_tutorial(laptop: Path, environ: dict[str, str]) -> None:
     said = run("docs/tutorials/laptop.md", laptop, environ)
     assert "inside" in said
     assert "MLflow resource name must be 'mlflow'" in said
-    assert "service/mlflow condition met" in said
+    assert "networkpolicy.networking.k8s.io/mlflow condition met" in said
 
 
 def test_the_controller_tutorial_needs_no_cluster(tmp_path: Path, environ: dict[str, str]) -> None:

@@ -15,6 +15,7 @@ from modelyard.runtime.webhooks import ServiceAddress, conversion_stanza, webhoo
 NAME = "modelyard"
 WEBHOOK_PORT = 9443
 METRICS_PORT = 8443
+"""Of the Service; the process serves metrics on its health port."""
 HEALTH_PORT = 8081
 CERTIFICATE_SECRET = "modelyard-webhook-certificate"
 LABELS = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME}
@@ -98,11 +99,12 @@ def _services(operators: Sequence[Operator], choice: Choice) -> list[Object]:
     """The operators' own Services: all point to the one process that does their work."""
     own = {(s.name, s.port): s for o in operators for s in o.services if s.role in ("metrics", "webhook")}
     if not any(s.role == "metrics" for s in own.values()):
-        ports = [(f"{NAME}-metrics", METRICS_PORT, "https", METRICS_PORT)]
+        ports = [(f"{NAME}-metrics", METRICS_PORT, "http", HEALTH_PORT)]
     else:
         ports = []
     ports += [
-        (s.name, s.port, s.port_name or "https", METRICS_PORT if s.role == "metrics" else WEBHOOK_PORT)
+        # Metrics are served in plain HTTP: a port that is called `https` would mislead those who scrape it.
+        (s.name, s.port, "http", HEALTH_PORT) if s.role == "metrics" else (s.name, s.port, "https", WEBHOOK_PORT)
         for s in own.values()
     ]
     return [
@@ -134,7 +136,6 @@ def _deployment(operators: Sequence[Operator], choice: Choice) -> Object:
         ],
         "ports": [
             {"name": "webhooks", "containerPort": WEBHOOK_PORT, "protocol": "TCP"},
-            {"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
             {"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"},
         ],
         "livenessProbe": {

@@ -15,10 +15,8 @@ import os
 import sys
 from collections.abc import Mapping
 
-import yaml
-
 from modelyard.cli.installation import Choice, manifests
-from modelyard.cli.output import Failed, print_json
+from modelyard.cli.output import Failed, print_json, yaml_text
 from modelyard.operators.registry import BUILT, UnknownOperator, load, shared
 from modelyard.runtime.operator import Operator
 
@@ -77,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     if args.output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": made})
     else:
-        yaml.dump_all(made, sys.stdout, Dumper=yaml.CSafeDumper, sort_keys=False, explicit_start=True)
+        sys.stdout.write(yaml_text(*made))
     return 0
 
 

@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import yaml
 from rich.console import Console, RenderableType
 from rich.table import Table
+
+from modelyard.kube.kinds import Object
 
 _PIPED_WIDTH = 10_000
 
@@ -45,6 +48,19 @@ def output_argument(parser: argparse.ArgumentParser, *more: str) -> None:
 
 def print_json(value: Any) -> None:
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+
+
+class _Plain(yaml.CSafeDumper):
+    """YAML as a person writes it: what occurs twice is written twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def yaml_text(*objects: Object) -> str:
+    """A stream of documents that `kubectl apply -f -` takes."""
+    text: str = yaml.dump_all(objects, Dumper=_Plain, sort_keys=False, explicit_start=True, width=120)
+    return text
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

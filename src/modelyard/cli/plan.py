@@ -17,14 +17,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import msgspec
-import yaml
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from modelyard.cli.connection import connection_arguments, plane_settings, with_client
 from modelyard.cli.files import read_all
 from modelyard.cli.manifests import load_operators, load_shared, operator_names, operators_argument
-from modelyard.cli.output import Failed, output_argument, print_json, show
+from modelyard.cli.output import Failed, output_argument, print_json, show, yaml_text
 from modelyard.cli.simulation import simulate
 from modelyard.kube.client import Client
 from modelyard.kube.errors import ApiError
@@ -248,8 +247,7 @@ def as_manifests(plans: Sequence[Plan]) -> str:
             if change.kind.kind == "Secret" and not change.kind.group:
                 parts.append(f"# Secret {change.key} is left out: its content is generated on the cluster\n")
                 continue
-            text = yaml.dump(_portable(change.sent), Dumper=yaml.CSafeDumper, sort_keys=False)
-            parts.append(f"---\n{text}")
+            parts.append(yaml_text(_portable(change.sent)))
     return "".join(parts)
 
 

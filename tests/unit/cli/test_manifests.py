@@ -84,3 +84,12 @@ def test_the_arguments_of_the_process_are_ones_that_run_takes(printed: Any) -> N
     parser = command_parser(next(command for command in COMMANDS if command.name == name))
     args = parser.parse_args(words)
     assert [operator.name for operator in load(operator_names(args), {})] == ["mlflow"]
+
+
+def test_every_service_leads_to_a_port_that_the_process_opens(printed: Any) -> None:
+    objects = printed()
+    (container,) = of(objects, "Deployment")[0]["spec"]["template"]["spec"]["containers"]
+    opened = {port["containerPort"] for port in container["ports"]}
+    targets = {port["targetPort"] for service in of(objects, "Service") for port in service["spec"]["ports"]}
+    assert targets
+    assert targets <= opened
