@@ -3,6 +3,7 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.ready
+PYTEST_ARGS ?=
 
 .PHONY: help up test test-real test-e2e test-chaos check docs clean
 help:  ## show the targets
@@ -19,17 +20,17 @@ up: $(STAMP)  ## a laptop cluster with MLflow
 	$(VENV)/bin/modelyard up --dir .up --apply examples/quickstart.yaml
 
 test: $(STAMP)  ## pure tests, cluster tests on the embedded server, a sample of each sweep
-	$(PY) -m pytest -q -n 2 --dist worksteal tests/unit tests/cluster tests/chaos -m "not slow"
+	$(PY) -m pytest -q -n 2 --dist worksteal tests/unit tests/cluster tests/chaos -m "not slow" $(PYTEST_ARGS)
 
 test-real: $(STAMP)  ## cluster tests on a real kube-apiserver
 	$(PY) -m tests.real.build >/dev/null
-	$(PY) -m pytest -q tests/cluster --apiserver real
+	$(PY) -m pytest -q tests/cluster --apiserver real $(PYTEST_ARGS)
 
 test-e2e: $(STAMP)  ## `modelyard up` with real programs, kubectl, a browser
-	$(PY) -m pytest -q tests/e2e
+	$(PY) -m pytest -q tests/e2e $(PYTEST_ARGS)
 
 test-chaos: $(STAMP)  ## full sweeps, differential fuzzing and kill tests for a bounded time
-	CHAOS=full $(PY) -m pytest -q -n 2 --dist worksteal tests/chaos
+	CHAOS=full $(PY) -m pytest -q -n 2 --dist worksteal tests/chaos $(PYTEST_ARGS)
 
 check: $(STAMP)  ## linters, types, import directions, generated files
 	$(VENV)/bin/ruff check .
