@@ -53,6 +53,7 @@ _IGNORED = frozenset({"events", "leases", "namespaces", "apiservices", "customre
 _VOLATILE_METADATA = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation")
 _VOLATILE_FIELDS = (
     "lastTransitionTime", "observedGeneration", "clusterIP", "clusterIPs", "controller-uid", "batch.kubernetes.io/controller-uid",
+    "modelregistry.opendatahub.io/config-digest",
 )  # fmt: skip
 
 

@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 
 from modelyard.kube.kinds import Kind, Object
-from tests.chaos import mlflow_story, sweeps
+from tests.chaos import mlflow_story, registry_story, sweeps
 from tests.chaos.sweeps import Stage, Story
 
 Owned = Callable[[Stage], Awaitable[list[tuple[Kind, Object]]]]
 STORIES: dict[str, tuple[Story, Owned]] = {
     "mlflow": (mlflow_story.LIFE, mlflow_story.owned),
     "mlflow-end": (mlflow_story.END, mlflow_story.owned),
+    "registry": (registry_story.LIFE, registry_story.owned),
+    "registry-end": (registry_story.END, registry_story.owned),
+    "catalog": (registry_story.CATALOG, registry_story.catalog_owned),
 }
 """One row an operator's story, and which of its children may be vandalised."""
 
