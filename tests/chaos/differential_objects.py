@@ -87,6 +87,21 @@ KINDS = (
     WIDGET,
     builtin.Deployment,
 )
+MORE_KINDS = (
+    builtin.StatefulSet,
+    builtin.CronJob,
+    builtin.Ingress,
+    builtin.HorizontalPodAutoscaler,
+    builtin.PodDisruptionBudget,
+    builtin.RoleBinding,
+    builtin.Lease,
+    builtin.Deployment,
+    WIDGET,
+)
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+SCALED = (builtin.Deployment, builtin.StatefulSet)
 
 
 async def install(client: Client) -> None:
@@ -103,8 +118,52 @@ async def install(client: Client) -> None:
 
 def sequence(chance: Random, namespace: str) -> list[dict[str, Any]]:
     """8 to 16 requests about a few objects of two kinds."""
-    kinds = chance.sample(KINDS, 2)
-    return [step(chance, chance.choice(kinds)) for _ in range(chance.randint(8, 16))]
+    return [step(chance, kind) for kind in _kinds(chance, KINDS)]
+
+
+def wide_sequence(chance: Random, namespace: str) -> list[dict[str, Any]]:
+    """As `sequence`, of more kinds and with rarer requests among the common ones."""
+    return [
+        rare_step(chance, kind) if chance.random() < 0.25 else step(chance, kind) for kind in _kinds(chance, MORE_KINDS)
+    ]
+
+
+def _kinds(chance: Random, kinds: tuple[Kind, ...]) -> list[Kind]:
+    two = chance.sample(kinds, 2)
+    return [chance.choice(two) for _ in range(chance.randint(8, 16))]
+
+
+def rare_step(chance: Random, kind: Kind) -> dict[str, Any]:
+    name = chance.choice(["a", "b", "c"])
+    choice = chance.choice(["scale", "patch scale", "collection", "precondition", "shape", "shape", "generate"])
+    if choice.endswith("scale") and kind in SCALED:
+        replicas = chance.choice([0, 2, -1])
+        if choice == "scale":
+            body: Any = {
+                "apiVersion": "autoscaling/v1",
+                "kind": "Scale",
+                "metadata": {"name": name},
+                "spec": {"replicas": replicas},
+            }
+            return {"verb": "update", "kind": kind, "name": name, "body": body, "subresource": "scale"}
+        body = {"spec": {"replicas": replicas}}
+        return {"verb": "patch", "kind": kind, "name": name, "body": body, "content": MERGE, "subresource": "scale"}
+    match choice:
+        case "collection":
+            options = chance.choice([{"labelSelector": "app=web"}, {"fieldSelector": "metadata.name=a"}, {}])
+            return {"verb": "deletecollection", "kind": kind, "options": options}
+        case "precondition":
+            body = {"preconditions": chance.choice([{"resourceVersion": "current"}, {"resourceVersion": "1"}])}
+            return {"verb": "delete", "kind": kind, "name": name, "body": body}
+        case "generate":
+            # A name that the server makes up differs; only what is refused can be compared whole.
+            body = an_object(chance, kind, name)
+            body["metadata"]["generateName"] = chance.choice(["a-", "Bad_"])
+            return {"verb": "create", "kind": kind, "name": name, "body": body}
+        case _:
+            if chance.random() < 0.5:
+                return {"verb": "get", "kind": kind, "name": name, "accept": chance.choice([TABLE, METADATA])}
+            return {"verb": "list", "kind": kind, "accept": chance.choice([TABLE, METADATA_LIST])}
 
 
 def step(chance: Random, kind: Kind) -> dict[str, Any]:
@@ -251,8 +310,111 @@ def content(chance: Random, kind: Kind) -> Object:
             spec = {"accessModes": [chance.choice(["ReadWriteOnce", "ReadWriteMany"])]}
             spec["resources"] = {"requests": {"storage": chance.choice(["1Gi", "1024Mi", "0", "1.5Gi"])}}
             return {"spec": spec}
+        case "StatefulSet":
+            spec = a_deployment_spec(chance)
+            spec.pop("strategy", None)
+            spec["serviceName"] = chance.choice(["web", "", "Bad_"])
+            if chance.random() < 0.3:
+                spec["podManagementPolicy"] = chance.choice(["Parallel", "OrderedReady", "Other"])
+            if chance.random() < 0.3:
+                claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+                spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}]
+            if chance.random() < 0.2:
+                spec["updateStrategy"] = chance.choice([{"type": "OnDelete"}, {"type": "Other"}, {}])
+            return {"spec": spec}
+        case "CronJob":
+            template = a_template(chance)
+            template["spec"]["restartPolicy"] = chance.choice(["Never", "OnFailure", "Always"])
+            spec = {
+                "schedule": chance.choice(["*/5 * * * *", "@daily", "nonsense", ""]),
+                "jobTemplate": {"spec": {"template": template}},
+            }
+            if chance.random() < 0.3:
+                spec["concurrencyPolicy"] = chance.choice(["Allow", "Forbid", "Other"])
+            if chance.random() < 0.3:
+                spec["suspend"] = chance.random() < 0.5
+            if chance.random() < 0.2:
+                spec["startingDeadlineSeconds"] = chance.choice([10, -1])
+            if chance.random() < 0.2:
+                spec["timeZone"] = chance.choice(["Europe/Zurich", "Nowhere/Land", ""])
+            return {"spec": spec}
+        case "Ingress":
+            return {"spec": an_ingress_spec(chance)}
+        case "HorizontalPodAutoscaler":
+            spec = {
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": chance.choice(["a", ""])},
+                "maxReplicas": chance.choice([1, 3, 0]),
+            }
+            if chance.random() < 0.5:
+                spec["minReplicas"] = chance.choice([1, 2, 0])
+            if chance.random() < 0.5:
+                target = chance.choice(
+                    [
+                        {"type": "Utilization", "averageUtilization": 50},
+                        {"type": "AverageValue", "averageValue": "100m"},
+                        {"type": "Utilization"},
+                    ]
+                )
+                spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+            if chance.random() < 0.2:
+                spec["behavior"] = {"scaleDown": {"stabilizationWindowSeconds": chance.choice([10, -1, 4000])}}
+            return {"spec": spec}
+        case "PodDisruptionBudget":
+            spec = {"selector": chance.choice([{"matchLabels": {"app": "web"}}, {}])}
+            if chance.random() < 0.6:
+                spec["minAvailable"] = chance.choice([1, "50%", "x%", -1])
+            if chance.random() < 0.3:
+                spec["maxUnavailable"] = 1
+            if chance.random() < 0.2:
+                spec["unhealthyPodEvictionPolicy"] = chance.choice(["AlwaysAllow", "Other"])
+            return {"spec": spec}
+        case "RoleBinding":
+            subject = chance.choice(
+                [
+                    {"kind": "User", "name": "jo"},
+                    {"kind": "ServiceAccount", "name": "default"},
+                    {"kind": "ServiceAccount", "name": "default", "namespace": "default"},
+                    {"kind": "Group", "name": "all", "apiGroup": "rbac.authorization.k8s.io"},
+                    {"kind": "Other", "name": "x"},
+                ]
+            )
+            role = {
+                "apiGroup": "rbac.authorization.k8s.io",
+                "kind": chance.choice(["Role", "ClusterRole", "Other"]),
+                "name": chance.choice(["view", "edit"]),
+            }
+            return {"subjects": [subject] * chance.randint(0, 2), "roleRef": role}
+        case "Lease":
+            spec = {"leaseDurationSeconds": chance.choice([15, 0])} if chance.random() < 0.5 else {}
+            if chance.random() < 0.6:
+                spec["holderIdentity"] = chance.choice(["me", "you", ""])
+            if chance.random() < 0.4:
+                spec["renewTime"] = chance.choice(["2024-01-01T00:00:00.000000Z", "2024-01-01T00:00:00Z"])
+            if chance.random() < 0.2:
+                spec["leaseTransitions"] = chance.choice([0, -1, 2])
+            return {"spec": spec}
         case _:
             return {"spec": a_widget_spec(chance)}
+
+
+def an_ingress_spec(chance: Random) -> Object:
+    backend = {"service": {"name": "web", "port": chance.choice([{"number": 80}, {"name": "http"}, {}])}}
+    spec: Object = {}
+    if chance.random() < 0.3:
+        spec["defaultBackend"] = backend
+    if chance.random() < 0.8:
+        path = {"path": chance.choice(["/", "/a", "bad", ""]), "backend": backend}
+        if chance.random() < 0.9:
+            path["pathType"] = chance.choice(["Prefix", "Exact", "ImplementationSpecific", "Other"])
+        rule: Object = {"http": {"paths": [path]}}
+        if chance.random() < 0.5:
+            rule["host"] = chance.choice(["web.example.com", "*.example.com", "Bad_Host", "10.0.0.1"])
+        spec["rules"] = [rule]
+    if chance.random() < 0.2:
+        spec["tls"] = [{"hosts": ["web.example.com"], "secretName": chance.choice(["tls", "Bad_"])}]
+    if chance.random() < 0.2:
+        spec["ingressClassName"] = chance.choice(["nginx", "Bad_"])
+    return spec
 
 
 def a_widget_spec(chance: Random) -> Object:
@@ -391,7 +553,7 @@ def a_patch(chance: Random, kind: Kind, content_type: str) -> Any:
         match kind.kind:
             case "ConfigMap":
                 patch["data"] = chance.choice([{"a": "3"}, {"a": None}, None])
-            case "Deployment":
+            case "Deployment" | "StatefulSet":
                 spec = chance.choice(
                     [
                         {"replicas": chance.randint(0, 3)},
@@ -416,6 +578,18 @@ def a_patch(chance: Random, kind: Kind, content_type: str) -> Any:
                 patch["spec"] = chance.choice(
                     [{"size": 7}, {"tags": ["q"]}, {"note": None}, {"mode": "fast"}, {"parts": [{"name": "p"}]}]
                 )
+            case "CronJob":
+                patch["spec"] = chance.choice([{"suspend": True}, {"schedule": "@hourly"}, {"schedule": None}])
+            case "Ingress":
+                patch["spec"] = chance.choice([{"ingressClassName": "other"}, {"rules": None}, {"tls": [{}]}])
+            case "HorizontalPodAutoscaler":
+                patch["spec"] = chance.choice([{"maxReplicas": 5}, {"minReplicas": None}, {"metrics": None}])
+            case "PodDisruptionBudget":
+                patch["spec"] = chance.choice([{"minAvailable": 2}, {"maxUnavailable": None}, {"selector": None}])
+            case "RoleBinding":
+                patch |= chance.choice([{"roleRef": {"name": "admin"}}, {"subjects": None}])
+            case "Lease":
+                patch["spec"] = chance.choice([{"holderIdentity": "they"}, {"leaseDurationSeconds": None}, None])
             case "Secret":
                 patch["data"] = {"key": chance.choice(["eA==", None, "!"])}
             case _:

@@ -18,6 +18,12 @@ from modelyard.local.apiserver.store import Stale, Store, Stored, TooLarge, Writ
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
+_KEEPS_PODS = ("jobs.batch", "replicationcontrollers")
+"""Resources whose pods stay, unless a deletion says otherwise."""
+_PODS_STAY = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them "
+    "or set propagationPolicy=Orphan to suppress this warning"
+)
 
 
 @dataclass(slots=True)
@@ -51,7 +57,10 @@ class Deletions:
         self._clock = clock
 
     async def delete(self, deletion: Deletion) -> Deleted:
-        resource = deletion.resource
+        resource, options = deletion.resource, deletion.options
+        kept = resource.storage == "jobs.batch" and options.propagation is None and options.orphan is None
+        if kept and _PODS_STAY not in deletion.warnings:
+            deletion.warnings.append(_PODS_STAY)
         while True:
             current = self._store.latest(resource.storage, deletion.namespace, deletion.name)
             if current is None:
@@ -213,7 +222,7 @@ def _finalizers(resource: ServedResource, metadata: Object, options: DeleteOptio
     else:
         # What an earlier deletion asked for stands.
         first = next((name for name in before if name in (ORPHAN, FOREGROUND)), "")
-        orphan, foreground = first == ORPHAN, first == FOREGROUND
+        orphan, foreground = first == ORPHAN or (not first and resource.storage in _KEEPS_PODS), first == FOREGROUND
     after = [name for name in before if name not in (ORPHAN, FOREGROUND)]
     if orphan:
         after.append(ORPHAN)

@@ -189,12 +189,14 @@ class Lists:
                 items = items[:limit]
             return items, metadata
         matching: list[Stored] = []
-        for stored in items:
+        for index, stored in enumerate(items):
             if selection.matches(stored):
-                if limit and len(matching) == limit:
-                    metadata["continue"] = encode_token(version, matching[-1].key)
-                    break
                 matching.append(stored)
+                if len(matching) == limit:
+                    # Whether any of the rest matches is for the next page to see.
+                    if index < len(items) - 1:
+                        metadata["continue"] = encode_token(version, stored.key)
+                    break
         return matching, metadata
 
     @staticmethod

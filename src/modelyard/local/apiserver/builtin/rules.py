@@ -10,7 +10,7 @@ from typing import Literal
 from modelyard.kube import names
 from modelyard.kube.kinds import Kind, Object
 from modelyard.local.apiserver.builtin.defaults import DEFAULTS, Default
-from modelyard.local.apiserver.builtin.shapes import Reader, ShapeError, reader_for
+from modelyard.local.apiserver.builtin.shapes import Reader, ShapeError, reader_for, written_as_null
 from modelyard.local.apiserver.problems import Cause, bad_request
 from modelyard.local.apiserver.resources import PlainStrategy
 
@@ -58,6 +58,7 @@ class BuiltinStrategy(PlainStrategy):
         kind = rules.kind
         self._default = rules.default or DEFAULTS.get(kind)
         self._reader: Reader | None = reader_for(shape_name(kind))
+        self._nulls = written_as_null(shape_name(kind))
         self._fresh_status: Object | None = None
 
     def default(self, obj: Object) -> None:
@@ -79,6 +80,11 @@ class BuiltinStrategy(PlainStrategy):
             self._reset_status(obj)
         if self.rules.prepare is not None:
             self.rules.prepare(obj)
+        self._write_nulls(obj)
+
+    def _write_nulls(self, obj: Object) -> None:
+        for name in self._nulls:
+            obj[name] = obj.get(name) or None
 
     def _reset_status(self, obj: Object) -> None:
         if self._fresh_status is None:
@@ -103,6 +109,7 @@ class BuiltinStrategy(PlainStrategy):
         super().prepare_update(new, old, subresource)
         if self.rules.prepare_update is not None:
             self.rules.prepare_update(new, old)
+        self._write_nulls(new)
 
     def bumps_generation(self, new: Object, old: Object) -> bool:
         if self.rules.generation == "spec":

@@ -58,6 +58,11 @@ def reader_for(name: str) -> Reader | None:
     return _struct(name) if name in _table() else None
 
 
+def written_as_null(name: str) -> tuple[str, ...]:
+    """The lists at the top of a kind that are always written. An empty one is someone's own, but is stored as null."""
+    return tuple(field for field, text in _table().get(name, {}).items() if text.startswith(("![]", "!{}")))
+
+
 @cache
 def _table() -> dict[str, dict[str, str]]:
     content = files(__package__).joinpath("shapes.json").read_bytes()
@@ -79,6 +84,8 @@ class _Struct:
         self._ready = False
 
     def _compile(self) -> None:
+        # A kind's own empty lists turn to null only when it is stored.
+        nested = "metadata" not in _table()[self._key]
         for name, text in _table()[self._key].items():
             always, zero_dropped, declared = _marks(text)
             declared, *embedded = declared.split("^")
@@ -103,7 +110,7 @@ class _Struct:
                 if not zero_dropped:
                     self._always.append((name, reader, None, False))
             elif keep_empty:
-                self._always.append((name, None, _ZEROS.get(bare), bare.startswith(("[]", "{}"))))
+                self._always.append((name, None, _ZEROS.get(bare), nested and bare.startswith(("[]", "{}"))))
         self._ready = True
 
     def __call__(self, value: Any) -> Any:

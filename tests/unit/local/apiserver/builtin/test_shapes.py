@@ -24,7 +24,7 @@ def shaped(name: str, value: dict[str, Any]) -> Any:
         ("core/v1.PodSecurityContext", {"runAsNonRoot": False, "supplementalGroups": []}, {"runAsNonRoot": False}),
         ("core/v1.EnvVar", {"value": ""}, {"name": ""}),
         ("core/v1.ServicePort", {"port": 80}, {"port": 80, "targetPort": 0}),
-        ("rbac/v1.Role", {"rules": []}, {"metadata": {}, "rules": None}),
+        ("rbac/v1.Role", {"rules": []}, {"metadata": {}, "rules": []}),
         ("rbac/v1.Role", {}, {"metadata": {}, "rules": None}),
         ("core/v1.ConfigMap", {"data": {"a": None}}, {"metadata": {}, "data": {"a": ""}}),
         ("core/v1.ResourceRequirements", {"limits": {"cpu": "1000m"}}, {"limits": {"cpu": "1"}}),
