@@ -70,6 +70,8 @@ def laptop_settings(environ: Mapping[str, str]) -> dict[str, str]:
         "MLFLOW_URL": f"https://localhost:{port}",
         "GATEWAY_NAME": "modelyard",
         "GATEWAY_NAMESPACE": HOME,
+        # Also with OpenShift's kinds: its service CA does not run here.
+        "SERVING_CERTIFICATES": "own",
         "REGISTRIES_NAMESPACE": APPLICATIONS,
     }
 

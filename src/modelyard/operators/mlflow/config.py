@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from modelyard.operators.parts.images import pin
 from modelyard.operators.parts.settings import Environ, SettingError
 
-DEFAULT_IMAGE = "quay.io/opendatahub/mlflow:odh-stable"
-DEFAULT_VERSION = "3.14.0"
+DEFAULT_IMAGE = f"{pin('mlflow').image}:odh-stable"
+DEFAULT_VERSION = pin("mlflow").version
 DEFAULT_URL = "https://mlflow.example.com"
 
 

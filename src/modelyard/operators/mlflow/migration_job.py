@@ -83,9 +83,9 @@ def preflight_job(mlflow: MLflow, facts: Facts) -> Object:
         "name": "check-version",
         **container_base(mlflow, facts),
         "command": ["/bin/sh", "-ec"],
-        "args": [_PYTHON.format('-c "$PREFLIGHT_PYTHON_SCRIPT"')],
+        "args": [_PYTHON.format('-c "$MIGRATION_PYTHON_SCRIPT"')],
         "env": [
-            build.env("PREFLIGHT_PYTHON_SCRIPT", _CHECK_VERSION),
+            build.env("MIGRATION_PYTHON_SCRIPT", _CHECK_VERSION),
             build.env("SUPPORTED_MLFLOW_VERSION", facts.settings.supported_version),
         ],
         "volumeMounts": [build.mount("tmp", "/tmp")],

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator
 
 from modelyard.kube import builtin
@@ -29,6 +27,7 @@ from modelyard.operators.mlflow.children import BackendTLSPolicy
 from modelyard.operators.mlflow.config import Settings
 from modelyard.operators.mlflow.facts import FORCE_MIGRATE, PLATFORM_CA, Facts, Names
 from modelyard.operators.mlflow.migration import JobSeen, JobState, Observed
+from modelyard.operators.parts.references import digest
 from modelyard.runtime.world import World
 
 _EXIT_CODES: dict[int, tuple[bool, str]] = {
@@ -70,26 +69,12 @@ def observe_facts(mlflow: MLflow, settings: Settings, world: World) -> Facts:
             builtin.ServiceAccount,
             world.get(builtin.ServiceAccount, namespace, mlflow.spec.service_account_name),
         ),
-        digest=_digest(mlflow, settings, world),
+        digest=digest(world, namespace, references(mlflow, settings)),
     )
 
 
 def _is_foreign(world: World, kind: Kind, found: Object | None) -> bool:
     return found is not None and all(key_of(own) != key_of(found) for own in world.owned(kind))
-
-
-def _digest(mlflow: MLflow, settings: Settings, world: World) -> str:
-    """Changes when something changes that the server reads only at start; empty while there is no such thing."""
-    namespace, found = settings.target_namespace, []
-    for kind, name, key in references(mlflow, settings):
-        obj = world.get(kind, namespace, name)
-        if obj is None:
-            continue
-        data = {**(obj.get("data") or {}), **(obj.get("binaryData") or {})}
-        found.append([kind.kind, name, {key: data.get(key)} if key else data])
-    if not found:
-        return ""
-    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def references(mlflow: MLflow, settings: Settings) -> Iterator[tuple[Kind, str, str]]:
