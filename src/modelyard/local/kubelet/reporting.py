@@ -53,6 +53,9 @@ class StatusWriter:
                 self._pending.pop(uid, None)
             except (ApiError, Unreachable) as error:
                 log.warning("status of pod %s/%s was not written: %s", meta["namespace"], meta["name"], error)
+                if isinstance(error, ApiError) and error.code < 500 and error.code != 429:
+                    # Refused for what it says: the same again would be refused again.
+                    continue
                 self._pending.setdefault(uid, (pod, status))
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, 10.0)

@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 _FOLLOWED = (
     builtin.ConfigMap, builtin.Secret, builtin.Service, builtin.EndpointSlice, builtin.PersistentVolumeClaim,
-    builtin.PersistentVolume,
+    builtin.PersistentVolume, builtin.NetworkPolicy,
 )  # fmt: skip
 _LISTEN_SOON, _LISTEN_LATER = 1.0, 15.0
 
@@ -96,6 +96,8 @@ class Kubelet:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._background: list[asyncio.Task[None]] = []
         self._removed: set[str] = set()
+        self._policies: set[str] = set()
+        self._began = self._clock().replace(microsecond=0)
         self._network_changed = asyncio.Event()
         self._names: dict[str, list[tuple[str, list[str]]]] = {}
         self._processes: dict[str, Process] = {}
@@ -147,11 +149,7 @@ class Kubelet:
         )
         for kind in _FOLLOWED:
             cache = self.caches.cache(Selection(kind))
-            cache.subscribe(
-                self._network_handler
-                if kind in (builtin.Service, builtin.EndpointSlice)
-                else self._source_handler(kind)
-            )
+            cache.subscribe(self._handler(kind))
             cache.start()
         await self.caches.wait_synced()
         await self._refresh_network()
@@ -343,6 +341,26 @@ class Kubelet:
                     worker.source_changed()
 
         return changed
+
+    def _handler(self, kind: Kind) -> Callable[[Entry | None, Entry | None], None]:
+        match kind:
+            case builtin.Service | builtin.EndpointSlice:
+                return self._network_handler
+            case builtin.NetworkPolicy:
+                return self._policy_handler
+        return self._source_handler(kind)
+
+    def _policy_handler(self, old: Entry | None, new: Entry | None) -> None:
+        """Say it once for each policy, when it is made: on a shared loopback nobody knows which pod a packet is from."""
+        if old is None and new is not None and new.uid not in self._policies:
+            self._policies.add(new.uid)
+            policy = new.object | {"apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy"}
+            made = datetime.fromisoformat(policy["metadata"]["creationTimestamp"])
+            if made >= self._began:
+                message = (
+                    "a laptop cluster keeps NetworkPolicies but does not enforce them: all pods share the loopback"
+                )
+                self.recorder.tell(policy, "Warning", "NotEnforced", message)
 
     def _network_handler(self, old: Entry | None, new: Entry | None) -> None:
         self._network_changed.set()
