@@ -34,6 +34,7 @@ KIND = MODEL_REGISTRY.kind
 LIMIT_SECONDS = 120.0
 LIMIT_REQUESTS = 16.0
 LIMIT_RSS = 300.0
+"""What we promise on two cores; `vs_limit` is the worst of the three, 1 and less is kept."""
 WRITES = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
@@ -139,6 +140,11 @@ async def run(cluster: RealCluster, count: int, namespaces: int) -> Object:
     await counted.close()
     await user.close()
     per_resource = requests / count
+    ratios = {
+        "seconds": round(seconds / LIMIT_SECONDS, 2),
+        "requests_per_resource": round(per_resource / LIMIT_REQUESTS, 2),
+        "rss_mb": round(rss / LIMIT_RSS, 2),
+    }
     return {
         "registries": count,
         "namespaces": namespaces,
@@ -150,11 +156,8 @@ async def run(cluster: RealCluster, count: int, namespaces: int) -> Object:
         "writes_after_restart": counted.writes,
         "rss_mb": round(rss, 1),
         "peak_rss_mb": round(peak, 1),
-        "vs_limit": {
-            "seconds": round(seconds / LIMIT_SECONDS, 2),
-            "requests_per_resource": round(per_resource / LIMIT_REQUESTS, 2),
-            "rss_mb": round(rss / LIMIT_RSS, 2),
-        },
+        "vs_limit": max(ratios.values()),
+        "vs_limits": ratios,
     }
 
 

@@ -54,7 +54,8 @@ def named(name: str, **fields: Any) -> Object:
 
 def pod() -> Object:
     containers = ("rest-container", "kube-rbac-proxy")
-    made = named("mr-1", spec={"containers": [{"name": name, "image": "x"} for name in containers]})
+    spec = {"containers": [{"name": name, "image": "x"} for name in containers], "automountServiceAccountToken": False}
+    made = named("mr-1", spec=spec)
     made["metadata"]["labels"]["app.kubernetes.io/name"] = "mr"
     return made
 
