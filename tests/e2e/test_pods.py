@@ -142,6 +142,27 @@ async def test_a_container_sees_its_volumes_and_nothing_of_the_home(yard: Plane)
             await asyncio.sleep(0.1)
 
 
+async def test_a_container_may_say_why_it_ended(yard: Plane) -> None:
+    script = "echo said in the log; echo said in the file > /dev/termination-log; exit 4"
+    told = {"image": "modelyard/http-echo:1", "command": ["sh", "-c", script]}
+    logged = {"image": "modelyard/http-echo:1", "command": ["sh", "-c", "echo only in the log; exit 4"]}
+    await yard.pod("told", told, restartPolicy="Never")
+    await yard.pod("logged", logged | {"terminationMessagePolicy": "FallbackToLogsOnError"}, restartPolicy="Never")
+    messages = [
+        (await yard.finished(name))["status"]["containerStatuses"][0]["state"]["terminated"]["message"]
+        for name in ("told", "logged")
+    ]
+    assert messages == ["said in the file\n", "only in the log\n"]
+
+
+async def test_a_network_policy_is_said_to_be_not_enforced(yard: Plane) -> None:
+    policy = {"metadata": {"name": "closed", "namespace": NAMESPACE}, "spec": {"podSelector": {}}}
+    await yard.client.create(builtin.NetworkPolicy, policy)
+    async with asyncio.timeout(10):
+        while "NotEnforced" not in [reason for reason, _ in await yard.events("closed")]:
+            await asyncio.sleep(0.05)
+
+
 async def test_too_much_memory_is_an_oom_kill(yard: Plane) -> None:
     await yard.pod(
         "hungry",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import fnmatch
+import importlib.util
 import sys
-import sysconfig
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ import modelyard
 
 LOCKS = Path(__file__).parent / "locks"
 PROGRAMS = Path(__file__).parent / "programs"
+_NEEDED = ("aiohttp", "msgspec", "yaml", "cryptography")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +68,12 @@ class Invocation:
 
 
 def own_packages() -> list[Path]:
-    """Where this very process finds modelyard and what it needs: a virtual environment, a user's site, or the sources."""
-    stdlib = Path(sysconfig.get_path("stdlib"))
+    """Where this very process finds modelyard and what its programs need, and no more of the machine than that."""
     found = [Path(modelyard.__file__).parents[1]]
-    for entry in map(Path, sys.path):
-        inside = entry.is_relative_to(stdlib) and entry.name not in ("site-packages", "dist-packages")
-        if entry.is_absolute() and entry.is_dir() and not inside:
-            found.append(entry)
+    for name in _NEEDED:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.origin:
+            found.append(Path(spec.origin).parents[1])
     return list(dict.fromkeys(found))
 
 

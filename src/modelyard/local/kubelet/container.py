@@ -7,75 +7,31 @@ import contextlib
 import os
 import shutil
 import signal
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
-
-import aiohttp
 
 from modelyard.kube import quantities
 from modelyard.kube.kinds import Object
 from modelyard.local.images import Built
 from modelyard.local.kubelet import hooks, logs, probes
-from modelyard.local.kubelet.backoff import BackOff, duration
+from modelyard.local.kubelet.backoff import duration
 from modelyard.local.kubelet.environment import ConfigError
-from modelyard.local.kubelet.events import Tell
 from modelyard.local.kubelet.facts import pod_key
-from modelyard.local.kubelet.launch import Machine, Place, launch
-from modelyard.local.kubelet.memory import MemoryWatch
+from modelyard.local.kubelet.launch import Place, launch
 from modelyard.local.kubelet.probes import Outcome, ProbeKind, ProbeLoop
-from modelyard.local.kubelet.pulling import Puller, PullError
+from modelyard.local.kubelet.pulling import PullError
 from modelyard.local.kubelet.runtime import Exit, Launch, NotRunning, Process, StartFailed
 from modelyard.local.kubelet.sandbox import NotPossible
 from modelyard.local.kubelet.status import Attempt, ContainerRecord, Waiting
+from modelyard.local.kubelet.tools import Tools
 from modelyard.local.kubelet.volumes import Mounted
 
 _CONFIG_RETRY = timedelta(seconds=10)
 _OUTPUT = 10 * 1024
 _LEAST_GRACE = 2.0
 """A hook may use up the grace period, but the program still gets this long after its signal."""
-
-
-class Offload(Protocol):
-    def __call__(self, func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Awaitable[Any]: ...
-
-
-class ContainerRuntime(Protocol):
-    """What runs processes: the keeper, or a fake."""
-
-    async def start(self, launch: Launch) -> Process: ...
-
-    async def signal(self, identity: str, number: int = ...) -> None: ...
-
-    async def kill(self, identity: str) -> None: ...
-
-    async def forget(self, identity: str) -> None: ...
-
-    async def execute(
-        self, container: str, argv: Sequence[str], stdin: int, stdout: int, stderr: int
-    ) -> asyncio.Future[int]: ...
-
-    async def abandon(self, done: asyncio.Future[int]) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """What all containers of a node share."""
-
-    runtime: ContainerRuntime
-    puller: Puller
-    machine: Machine
-    backoff: BackOff
-    memory: MemoryWatch
-    tell: Tell
-    clock: Callable[[], datetime]
-    session: aiohttp.ClientSession
-    prober: probes.Prober = probes.check
-    offload: Offload = asyncio.to_thread
-    """Runs blocking work (files of a container) beside the loop."""
 
 
 class Step(StrEnum):

@@ -8,7 +8,6 @@ signal, PID namespaces). Only the standard library is imported: it costs a few m
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import selectors
@@ -20,7 +19,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from modelyard.local.kubelet import namespaces
+from modelyard.local.kubelet import children, namespaces
 from modelyard.local.kubelet.logfile import LogFile
 
 Message = dict[str, Any]
@@ -234,7 +233,7 @@ class Keeper:
             return {"error": failure, "step": "exec"}
         process = Process(identity, request, pid)
         if request["mode"] == "bubblewrap":
-            process.inner_pid = _bubblewrap_child(info_read) or pid
+            process.inner_pid = children.bubblewrap_child(info_read) or pid
         os.close(info_read)
         self._processes[identity] = process
         log = LogFile(request["log"], request.get("log_max_bytes", 10 << 20), request.get("log_max_files", 5))
@@ -277,7 +276,7 @@ class Keeper:
     def _child(
         self, request: Message, streams: tuple[int, int, int], info: int, owner: tuple[int, int], parent: int
     ) -> None:
-        _reset_signals()
+        children.reset_signals()
         os.setsid()
         uid, gid = request["uid"], request["gid"]
         argv: list[str] = request["argv"]
@@ -289,7 +288,7 @@ class Keeper:
             namespaces.enter_root(plan)
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
             file.write("500")
-        _redirect(streams)
+        children.redirect(streams)
         if request["mode"] == "bubblewrap":
             os.set_inheritable(info, True)
             argv = [word.replace("@INFO_FD@", str(info)) for word in request["wrapper"]] + argv
@@ -299,7 +298,7 @@ class Keeper:
         os.umask(0o022)
         # After become(): a change of credentials clears the parent-death signal.
         namespaces.die_with_parent(parent)
-        _execute_program(argv, request["env"])
+        children.execute_program(argv, request["env"])
 
     # --- running commands inside ---------------------------------------------------------------------------------
 
@@ -312,9 +311,9 @@ class Keeper:
         if pid == 0:
             try:
                 os.close(failed_read)
-                _reset_signals()
+                children.reset_signals()
                 os.setsid()
-                _redirect((streams[0], streams[1], streams[2]))
+                children.redirect((streams[0], streams[1], streams[2]))
                 self._run_inside(process, request["argv"], failed_write)
             except BaseException as error:
                 text = error.strerror or str(error) if isinstance(error, OSError) else repr(error)
@@ -338,7 +337,7 @@ class Keeper:
             try:
                 os.chdir(request["cwd"] if os.path.isdir(request["cwd"]) else "/")
                 namespaces.become(request["uid"], request["gid"], request.get("groups", []))
-                _execute_program(argv, request["env"])
+                children.execute_program(argv, request["env"])
             except OSError as error:
                 os.write(failed, (error.strerror or str(error)).encode())
             os._exit(126)
@@ -346,7 +345,7 @@ class Keeper:
         for name in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(name, lambda number, _: os.kill(child, number))
         _, status = os.waitpid(child, 0)
-        os._exit(_exit_code(status))
+        os._exit(children.exit_code(status))
 
     # --- ending --------------------------------------------------------------------------------------------------
 
@@ -384,7 +383,7 @@ class Keeper:
             for fd in [fd for fd, (identity, _, _) in self._logs.items() if identity == process.identity]:
                 self._drain(fd)
                 self._close_stream(fd)
-            process.exit = {"code": _exit_code(status), "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
+            process.exit = {"code": children.exit_code(status), "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
                             "finished": time.time_ns()}  # fmt: skip
             self._notify({"event": "exited", "id": process.identity, "of": process.of, **process.exit})
             if process.of:
@@ -398,7 +397,7 @@ class Keeper:
             os.killpg(process.pid, signal.SIGKILL)
         mark = f"{MARKER}={process.identity}".encode()
         for _ in range(50):
-            strays = [pid for pid in _children(os.getpid()) if mark in _environment(pid)]
+            strays = [pid for pid in children.children_of(os.getpid()) if mark in children.environment_of(pid)]
             if not strays:
                 return
             for pid in strays:
@@ -440,85 +439,16 @@ class Keeper:
             if process.exit is None:
                 self._kill(process)
         for _ in range(200):
-            children = _children(os.getpid())
-            if not children:
+            left = children.children_of(os.getpid())
+            if not left:
                 return
-            for pid in children:
+            for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             time.sleep(0.01)
             with contextlib.suppress(ChildProcessError):
                 while os.waitpid(-1, os.WNOHANG)[0]:
                     pass
-
-
-def _reset_signals() -> None:
-    signal.set_wakeup_fd(-1)
-    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_DFL)
-
-
-def _redirect(streams: tuple[int, int, int]) -> None:
-    # First out of the way of 0..2, in case one of them is itself such a number.
-    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in streams]
-    for target, fd in enumerate(high):
-        os.dup2(fd, target, inheritable=True)
-
-
-def _execute_program(argv: list[str], env: dict[str, str]) -> None:
-    program = argv[0]
-    if "/" in program:
-        candidates = [program]
-    else:
-        candidates = [
-            f"{folder}/{program}" for folder in env.get("PATH", "/usr/local/bin:/usr/bin:/bin").split(":") if folder
-        ]
-    error: OSError | None = None
-    for candidate in candidates:
-        try:
-            os.execve(candidate, argv, env)
-        except FileNotFoundError:
-            continue
-        except OSError as failure:
-            error = error or failure
-    if error is not None:
-        raise OSError(error.errno, f'exec: "{program}": {(error.strerror or "").lower()}')
-    where = "no such file or directory" if "/" in program else "executable file not found in $PATH"
-    raise OSError(
-        2, f'exec: "{program}": {where}' if "/" not in program else f'exec: "{program}": stat {program}: {where}'
-    )
-
-
-def _bubblewrap_child(info: int) -> int:
-    data = b""
-    while chunk := os.read(info, 4096):
-        data += chunk
-        if b"}" in data:
-            break
-    try:
-        return int(json.loads(data)["child-pid"])
-    except (ValueError, KeyError):
-        return 0
-
-
-def _exit_code(status: int) -> int:
-    return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        with open(f"/proc/{pid}/task/{pid}/children") as file:
-            return [int(word) for word in file.read().split()]
-    except OSError:
-        return []
-
-
-def _environment(pid: int) -> list[bytes]:
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            return file.read().split(b"\0")
-    except OSError:
-        return []
 
 
 def main(arguments: list[str]) -> int:

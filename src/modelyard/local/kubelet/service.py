@@ -23,7 +23,6 @@ from modelyard.local.images import Builder, Registry
 from modelyard.local.images.build import cache_directory
 from modelyard.local.kubelet import logs, probes
 from modelyard.local.kubelet.backoff import BackOff
-from modelyard.local.kubelet.container import Tools
 from modelyard.local.kubelet.endpoint import BadQuestion, Endpoint
 from modelyard.local.kubelet.events import Recorder
 from modelyard.local.kubelet.facts import Node, container_named, containers
@@ -35,6 +34,7 @@ from modelyard.local.kubelet.reporting import StatusWriter
 from modelyard.local.kubelet.runtime import Exit, NotRunning, Process, Runtime, scope
 from modelyard.local.kubelet.sandbox import Isolation, Sandbox, detect
 from modelyard.local.kubelet.tokens import Tokens
+from modelyard.local.kubelet.tools import Tools
 from modelyard.local.kubelet.volumes import VolumeContext, sources
 from modelyard.local.kubelet.worker import PodState, PodWorker, Surroundings
 from modelyard.local.network.addresses import PodAddresses

@@ -14,12 +14,13 @@ from pathlib import Path
 
 from modelyard.kube.kinds import Object
 from modelyard.local.kubelet import records
-from modelyard.local.kubelet.container import ContainerWorker, Step, Tools
+from modelyard.local.kubelet.container import ContainerWorker, Step
 from modelyard.local.kubelet.decisions import decide, stop_order
 from modelyard.local.kubelet.facts import containers
 from modelyard.local.kubelet.launch import owner_of
 from modelyard.local.kubelet.runtime import Exit, Process
 from modelyard.local.kubelet.status import ContainerRecord, PodFacts, pod_status
+from modelyard.local.kubelet.tools import Tools
 from modelyard.local.kubelet.volumes import Mounted, MountError, VolumeContext, Volumes
 from modelyard.local.network.addresses import PodAddresses, RangeTaken
 

@@ -15,7 +15,6 @@ from typing import Any
 from modelyard.kube.kinds import Kind, Object
 from modelyard.local.images import Builder, Built, NoRecipe, Recipe
 from modelyard.local.kubelet.backoff import BackOff
-from modelyard.local.kubelet.container import Tools
 from modelyard.local.kubelet.facts import Node
 from modelyard.local.kubelet.launch import Machine
 from modelyard.local.kubelet.memory import MemoryWatch
@@ -24,6 +23,7 @@ from modelyard.local.kubelet.pulling import Puller
 from modelyard.local.kubelet.runtime import Exit, Launch, NotRunning, Process, StartFailed
 from modelyard.local.kubelet.sandbox import Isolation, Sandbox
 from modelyard.local.kubelet.tokens import Token
+from modelyard.local.kubelet.tools import Tools
 from modelyard.local.kubelet.volumes import VolumeContext
 from modelyard.local.kubelet.worker import PodWorker, Surroundings
 from modelyard.local.network.addresses import PodAddresses
