@@ -71,6 +71,7 @@ def manifests(operators: Sequence[Operator], choice: Choice) -> list[Object]:
         *crds(operators, address),
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _meta(NAME, choice)},
         *rbac.manifests(needed, NAME, NAME, choice.namespace),
+        *(role for operator in operators for role in operator.roles),
         *_services(operators, choice),
         _deployment(operators, choice),
         *webhooks(operators, address),

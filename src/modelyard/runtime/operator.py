@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from modelyard.kube.crd import Definition
+from modelyard.kube.kinds import Object
 from modelyard.runtime.controller import Controller, Source, here
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ class Operator:
     conversions: Sequence[Conversion] = ()
     services: Sequence[ExposedService] = ()
     settings: Sequence[Setting] = ()
+    roles: Sequence[Object] = ()
+    """ClusterRoles for users, installed with the operator and not reconciled."""
     chart: str = ""
     """What the configuration section of its page names (a Helm chart upstream)."""
 

@@ -14,7 +14,7 @@ from modelyard.cli.laptop.link import link
 from modelyard.cli.laptop.supervisor import notify_ready
 from modelyard.cli.plane import Plane, PlaneOptions
 from modelyard.cli.run import stopped
-from modelyard.kube.builtin import CustomResourceDefinition, Gateway, Namespace, Pod, StorageClass
+from modelyard.kube.builtin import ClusterRole, CustomResourceDefinition, Gateway, Namespace, Pod, StorageClass
 from modelyard.kube.client import Client
 from modelyard.kube.errors import ApiError, Conflict, NotFound, Unreachable
 from modelyard.kube.kinds import Kind, Object
@@ -47,6 +47,8 @@ async def run(layout: Layout) -> None:
         for crd in installation.crds(operators, ServiceAddress()):
             crd["spec"].pop("conversion", None)
             await ensure(client, CustomResourceDefinition, crd)
+        for role in (role for operator in operators for role in operator.roles):
+            await ensure(client, ClusterRole, role)
         async with Plane(client, operators, options, more=more) as plane:
             if plane.serves_webhooks:
                 address = ServiceAddress(url=f"https://127.0.0.1:{plane.webhook_port}")

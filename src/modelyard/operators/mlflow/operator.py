@@ -9,6 +9,7 @@ from modelyard.operators.mlflow.config import DEFAULT_IMAGE, DEFAULT_URL, DEFAUL
 from modelyard.operators.mlflow.controller import mlflow_controller
 from modelyard.operators.mlflow.module import module_controller
 from modelyard.operators.mlflow.namespace_rbac import namespace_controller
+from modelyard.operators.mlflow.roles import user_roles
 from modelyard.runtime.operator import ExposedService, Operator, Setting
 
 
@@ -30,6 +31,7 @@ def operator(environ: Mapping[str, str]) -> Operator:
             ExposedService("postgres-service", 5432, role="sample"),
         ],
         settings=SETTINGS,
+        roles=user_roles(settings),
         chart="mlflow v0.1.0",
     )
 
