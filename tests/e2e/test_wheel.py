@@ -78,6 +78,12 @@ def test_commands_that_need_no_cluster_run(bare: Callable[..., list[str]]) -> No
     assert "sequenceDiagram" in output(bare("modelyard", "dataflow", "mlflow"))
 
 
+def test_what_needs_the_extra_says_so(bare: Callable[..., list[str]]) -> None:
+    command = bare("modelyard", "plan", "--offline", "-f", str(ROOT / "examples/quickstart.yaml"))
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, "pip install 'modelyard[local]'" in done.stderr) == (1, True), done.stderr
+
+
 def test_the_plane_runs_and_becomes_ready(
     bare: Callable[..., list[str]], apiserver: Path, kubectl: Kubectl, installed: Path, tmp_path: Path
 ) -> None:

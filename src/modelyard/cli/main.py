@@ -18,6 +18,10 @@ EXIT_CODES = """exit codes:
 """
 
 
+_EXTRAS = frozenset(("cel_expr_python", "uv", "tzdata"))
+"""Packages that only the laptop cluster and offline plans need."""
+
+
 @dataclass(frozen=True)
 class Command:
     """`module` has `arguments(parser)` and `run(args) -> int`."""
@@ -49,16 +53,22 @@ COMMANDS = (
 
 def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
-    parser = _parser(words[0] if words else "")
-    args = parser.parse_args(words)
-    if not args.command:
-        parser.print_help()
-        return 2
-    command = next(c for c in COMMANDS if c.name == args.command)
+    name = words[0] if words else ""
     try:
+        parser = _parser(name)
+        args = parser.parse_args(words)
+        if not args.command:
+            parser.print_help()
+            return 2
+        command = next(c for c in COMMANDS if c.name == args.command)
         return int(import_module(command.module).run(args))
     except Failed as problem:
-        print(f"modelyard {command.name}: {problem}", file=sys.stderr)
+        print(f"modelyard {name}: {problem}", file=sys.stderr)
+        return 1
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in _EXTRAS:
+            raise
+        print(f"modelyard {name}: this needs {error.name}: pip install 'modelyard[local]'", file=sys.stderr)
         return 1
     except BrokenPipeError:
         return 1

@@ -8,10 +8,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from modelyard.cli.installation import crds, webhooks
 from modelyard.kube import builtin
-from modelyard.kube.client import Client
 from modelyard.kube.kinds import Kind, Object
-from modelyard.kube.objects import metadata_of
-from modelyard.kube.times import format_time, utc_now
+from modelyard.kube.times import utc_now
 from modelyard.local.apiserver import ApiServer
 from modelyard.local.platform import platform_crds
 from modelyard.runtime.certificates import issue, load, make_ca
@@ -55,45 +53,3 @@ async def _serve_webhooks(stack: AsyncExitStack, operators: Sequence[Operator]) 
 def _configuration_kind(configuration: Object) -> Kind:
     mutating = configuration["kind"] == builtin.MutatingWebhookConfiguration.kind
     return builtin.MutatingWebhookConfiguration if mutating else builtin.ValidatingWebhookConfiguration
-
-
-async def play_workloads(client: Client) -> bool:
-    """Reports every workload as ready, as its controllers would once its pods run; True if one was not."""
-    played = False
-    for kind, status_of in ((builtin.Deployment, _replicas), (builtin.StatefulSet, _replicas), (builtin.Job, _job)):
-        for obj in (await client.list(kind)).items:
-            wanted = status_of(kind, obj)
-            current = obj.get("status") or {}
-            if any(current.get(name) != value for name, value in wanted.items() if name not in _TIMES):
-                meta = metadata_of(obj)
-                await client.patch(kind, meta["namespace"], meta["name"], {"status": wanted}, subresource="status")
-                played = True
-    return played
-
-
-_TIMES = frozenset(("startTime", "completionTime", "conditions"))
-
-
-def _replicas(kind: Kind, obj: Object) -> Object:
-    count = (obj.get("spec") or {}).get("replicas", 1)
-    status: Object = {"observedGeneration": metadata_of(obj).get("generation", 1)}
-    names = ["replicas", "readyReplicas", "availableReplicas", "updatedReplicas"]
-    if kind == builtin.StatefulSet:
-        names.append("currentReplicas")
-    return status | dict.fromkeys(names, count or None)
-
-
-def _job(kind: Kind, obj: Object) -> Object:
-    now = format_time(utc_now())
-    conditions = [
-        {
-            "type": type_,
-            "status": "True",
-            "reason": "CompletionsReached",
-            "message": "",
-            "lastTransitionTime": now,
-            "lastProbeTime": now,
-        }
-        for type_ in ("SuccessCriteriaMet", "Complete")
-    ]
-    return {"succeeded": 1, "startTime": now, "completionTime": now, "conditions": conditions}

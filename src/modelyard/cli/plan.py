@@ -24,7 +24,6 @@ from modelyard.cli.connection import connection_arguments, plane_settings, with_
 from modelyard.cli.files import read_all
 from modelyard.cli.manifests import load_operators, load_shared, operator_names, operators_argument
 from modelyard.cli.output import Failed, output_argument, print_json, show, yaml_text
-from modelyard.cli.simulation import simulate
 from modelyard.kube.client import Client
 from modelyard.kube.errors import ApiError
 from modelyard.kube.kinds import Kind, Object
@@ -80,6 +79,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _offline(args: argparse.Namespace, objects: Sequence[Object]) -> tuple[list[Asked], list[Plan]]:
+    # Only here: the API server needs packages that a plan on a cluster does not.
+    from modelyard.cli.simulation import simulate
+
     operators, common = load_operators(operator_names(args)), load_shared()
     asked, others = sort_out(operators, objects)
     resources = [(each.kind, each.resource) for each in asked]

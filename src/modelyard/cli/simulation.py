@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from modelyard.cli.offline import offline_server, play_workloads
+from modelyard.cli.offline import offline_server
+from modelyard.cli.playing import play_workloads
 from modelyard.kube import builtin
 from modelyard.kube.client import Client
 from modelyard.kube.errors import AlreadyExists

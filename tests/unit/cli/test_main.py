@@ -71,3 +71,14 @@ def test_a_pipe_that_closes_is_no_error_of_ours(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("modelyard.cli.laptop.images.run", closed)
     assert main(["images"]) == 1
+
+
+def test_a_package_of_the_extra_that_is_missing_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lacking(args: object) -> int:
+        raise ModuleNotFoundError("No module named 'cel_expr_python'", name="cel_expr_python")
+
+    monkeypatch.setattr("modelyard.cli.laptop.images.run", lacking)
+    assert main(["images"]) == 1
+    assert "this needs cel_expr_python: pip install 'modelyard[local]'" in capsys.readouterr().err

@@ -1,0 +1,129 @@
+"""Plays the part of a cluster's own controllers where none run: workloads are reported as ready, so that what waits for them goes on."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from modelyard.kube import builtin
+from modelyard.kube.client import Client
+from modelyard.kube.kinds import Key, Kind, Object
+from modelyard.kube.objects import key_of, labels_of, metadata_of
+from modelyard.kube.times import format_time, utc_now
+
+_DOCUMENTATION_ADDRESS = "192.0.2.1"
+"""Belongs to nobody: what is played here is only reported, never reached."""
+_SETTLED = timedelta(hours=1)
+"""Workloads are played as ready for so long: some operators do not trust a fresh one yet."""
+_POD_NAME = 200
+_SERVICE_NAME = "kubernetes.io/service-name"
+
+
+async def play_workloads(client: Client) -> bool:
+    """Reports every workload as ready, as its controllers would once its pods run; True if one was not."""
+    played = False
+    for kind, status_of in ((builtin.Deployment, _replicas), (builtin.StatefulSet, _replicas), (builtin.Job, _job)):
+        for obj in (await client.list(kind)).items:
+            wanted = status_of(kind, obj)
+            current = obj.get("status") or {}
+            if any(current.get(name) != value for name, value in wanted.items() if name not in _TIMES):
+                meta = metadata_of(obj)
+                await client.patch(kind, meta["namespace"], meta["name"], {"status": wanted}, subresource="status")
+                played = True
+    pods, endpoints = await _play_pods(client), await _play_endpoints(client)
+    return played or pods or endpoints
+
+
+async def _play_pods(client: Client) -> bool:
+    """Gives every Deployment that wants pods one that is ready; takes it away from one that wants none."""
+    there = {key_of(pod) for pod in (await client.list(builtin.Pod)).items}
+    played = False
+    for deployment in (await client.list(builtin.Deployment)).items:
+        spec, place = deployment["spec"], key_of(deployment)
+        key = Key(place.namespace, f"{place.name[:_POD_NAME]}-planned")
+        if (spec.get("replicas", 1) > 0) == (key in there):
+            continue
+        played = True
+        if key in there:
+            await client.delete(builtin.Pod, *key, grace=0)
+            continue
+        template = spec["template"]
+        labels = labels_of(template)
+        pod: Object = {
+            "metadata": {"name": key.name, "namespace": key.namespace, "labels": labels},
+            "spec": template["spec"],
+        }
+        await client.create(builtin.Pod, pod)
+        await client.patch(builtin.Pod, *key, {"status": _running(template["spec"])}, subresource="status")
+    return played
+
+
+def _running(spec: Object) -> Object:
+    since = format_time(utc_now() - _SETTLED)
+    containers = [
+        {
+            "name": each["name"],
+            "image": each["image"],
+            "imageID": "",
+            "ready": True,
+            "started": True,
+            "restartCount": 0,
+            "state": {"running": {"startedAt": since}},
+        }
+        for each in spec["containers"]
+    ]
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": since}
+    return {"phase": "Running", "conditions": [ready], "containerStatuses": containers}
+
+
+async def _play_endpoints(client: Client) -> bool:
+    """Gives every Service that selects pods one ready endpoint."""
+    there = {_service_of(each) for each in (await client.list(builtin.EndpointSlice)).items}
+    played = False
+    for service in (await client.list(builtin.Service)).items:
+        key, spec = key_of(service), service["spec"]
+        if key in there or not spec.get("selector"):
+            continue
+        ports = [{"name": p.get("name", ""), "port": p["port"], "protocol": "TCP"} for p in spec.get("ports") or ()]
+        endpoint = {"addresses": [_DOCUMENTATION_ADDRESS], "conditions": {"ready": True, "serving": True}}
+        slice_: Object = {
+            "apiVersion": builtin.EndpointSlice.api_version,
+            "kind": builtin.EndpointSlice.kind,
+            "metadata": {"name": key.name, "namespace": key.namespace, "labels": {_SERVICE_NAME: key.name}},
+            "addressType": "IPv4",
+            "endpoints": [endpoint],
+            "ports": ports,
+        }
+        await client.create(builtin.EndpointSlice, slice_)
+        played = True
+    return played
+
+
+def _service_of(endpoints: Object) -> Key:
+    return Key(key_of(endpoints).namespace, labels_of(endpoints).get(_SERVICE_NAME, ""))
+
+
+_TIMES = frozenset(("startTime", "completionTime", "conditions"))
+
+
+def _replicas(kind: Kind, obj: Object) -> Object:
+    count = (obj.get("spec") or {}).get("replicas", 1)
+    status: Object = {"observedGeneration": metadata_of(obj).get("generation", 1)}
+    names = ["replicas", "readyReplicas", "availableReplicas", "updatedReplicas"]
+    if kind == builtin.StatefulSet:
+        names.append("currentReplicas")
+    else:
+        reasons = {"Available": "MinimumReplicasAvailable", "Progressing": "NewReplicaSetAvailable"}
+        status["conditions"] = [_condition(type_, reason, "lastUpdateTime") for type_, reason in reasons.items()]
+    return status | dict.fromkeys(names, count or None)
+
+
+def _job(kind: Kind, obj: Object) -> Object:
+    now = format_time(utc_now())
+    types = ("SuccessCriteriaMet", "Complete")
+    conditions = [_condition(type_, "CompletionsReached", "lastProbeTime") for type_ in types]
+    return {"succeeded": 1, "startTime": now, "completionTime": now, "conditions": conditions}
+
+
+def _condition(type_: str, reason: str, time: str) -> Object:
+    since = format_time(utc_now() - _SETTLED)
+    return {"type": type_, "status": "True", "reason": reason, "message": "", "lastTransitionTime": since, time: since}
