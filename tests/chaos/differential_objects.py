@@ -9,7 +9,7 @@ from typing import Any
 
 from modelyard.kube import builtin
 from modelyard.kube.client import Client
-from modelyard.kube.errors import ApiError
+from modelyard.kube.errors import AlreadyExists, ApiError
 from modelyard.kube.kinds import Kind, Object
 
 NAMESPACE = builtin.Namespace
@@ -106,7 +106,10 @@ SCALED = (builtin.Deployment, builtin.StatefulSet)
 
 async def install(client: Client) -> None:
     """Defines the custom resource and waits until it is served."""
-    await client.create(builtin.CustomResourceDefinition, CRD)
+    try:
+        await client.create(builtin.CustomResourceDefinition, CRD)
+    except AlreadyExists:
+        return
     for _ in range(200):
         try:
             await client.list(WIDGET, "default")

@@ -124,12 +124,18 @@ class Lists:
         items, metadata = await self.select(resource, selection, options)
         raws = await rendering.views(items, resource)
         kind, api_version = resource.list_kind, resource.kind.api_version
+        if format.shape in ("table", "metadata") and not metadata.get("continue"):
+            metadata.pop("continue", None)
         if format.shape == "table":
             maker = rendering.TableMaker(self._hooks, resource, request, format.shape_version)
             return rendering.reply(maker.table(raws, metadata), format)
         if format.shape == "metadata":
             kind, api_version = "PartialObjectMetadataList", f"meta.k8s.io/{format.shape_version}"
             raws = [rendering.partial(raw, format.shape_version) for raw in raws]
+            if not raws:
+                # Kubernetes writes the list that it never made.
+                body = {"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": None}
+                return rendering.reply(encode(body), format)
         else:
             prefix = rendering.item_prefix(resource)
             cut = len(prefix)

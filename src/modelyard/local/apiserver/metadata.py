@@ -99,6 +99,11 @@ def check(resource: ServedResource, obj: Object) -> list[Cause]:
     metadata = obj["metadata"]
     causes: list[Cause] = []
     name = metadata.get("name", "")
+    if metadata.get("generateName"):
+        # The part that the server adds makes up for a trailing dash.
+        wrong = resource.strategy.canonical_name({"metadata": {"generateName": metadata["generateName"]}})
+        if wrong:
+            causes.append(invalid_value("metadata.generateName", metadata["generateName"], wrong))
     if not name:
         causes.append(required("metadata.name", "name or generateName is required"))
     elif wrong := resource.strategy.canonical_name(obj):

@@ -140,9 +140,25 @@ class Patches:
             if wanted:
                 merged["metadata"]["resourceVersion"] = wanted
             self._writes.check_name(write, merged)
-            return self._writes.accept(write, merged, [])
+            return self._converted(write, merged, mine["metadata"])
 
         return applied
+
+    def _converted(self, write: Write, merged: Object, metadata: Object) -> Object:
+        try:
+            return self._writes.accept(write, merged, [])
+        except Problem as problem:
+            kind = write.resource.kind
+            if problem.code != 400 or "cannot be handled as" not in problem.message or write.resource.custom:
+                raise
+            why = problem.message.split("cannot be handled as", 1)[1].partition(": ")[2]
+            title = f"{kind.api_version}, Kind={kind.kind}"
+            named = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+            message = (
+                f"failed to convert new object ({named}; {title}) to proper version: "
+                f"unable to convert unstructured object to {title}: {why}"
+            )
+            raise problems.custom(500, "", message) from None
 
     @staticmethod
     def _check_duplicates(write: Write, duplicates: list[str]) -> None:

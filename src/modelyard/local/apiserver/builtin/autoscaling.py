@@ -119,7 +119,9 @@ def _scaling(rules: Object, field: str) -> list[Cause]:
     found: list[Cause] = []
     window = rules.get("stabilizationWindowSeconds")
     if window is not None and window < 0:
-        found.append(invalid_value(f"{field}.stabilizationWindowSeconds", window, checks.NOT_NEGATIVE))
+        found.append(
+            invalid_value(f"{field}.stabilizationWindowSeconds", window, "must be greater than or equal to zero")
+        )
     if window is not None and window > 3600:
         detail = "must be less than or equal to 3600"
         found.append(invalid_value(f"{field}.stabilizationWindowSeconds", window, detail))
@@ -183,5 +185,12 @@ def budget_status(new: Object, old: Object) -> list[Cause]:
 RULES = (
     Rules(builtin.HorizontalPodAutoscaler, autoscaler, generation="spec", status=True),
     Rules(HPA_V1, autoscaler, default=_default_v1, generation="spec", status=True),
-    Rules(builtin.PodDisruptionBudget, disruption_budget, check_status=budget_status, generation="spec", status=True),
+    Rules(
+        builtin.PodDisruptionBudget,
+        disruption_budget,
+        check_status=budget_status,
+        generation="spec",
+        status=True,
+        name=names.path_segment,
+    ),
 )
