@@ -102,10 +102,11 @@ def systems(operators: Sequence[Operator], planned: Mapping[str, str]) -> str:
     """The table of the README."""
     rows = [
         [
-            f"[{o.title}](docs/dataflow/{o.name}.md)",
+            f"[{o.title}](docs/operators/{o.name}.md)",
             f"`{o.name}`",
             ", ".join(dict.fromkeys(d.kind_name for d in o.definitions)),
-            f"built; takes what `{o.upstream}` takes ([fields](docs/reference/kinds-{o.name}.md))",
+            f"built; takes what `{o.upstream}` takes: [fields](docs/reference/kinds-{o.name}.md), "
+            f"[dataflow](docs/dataflow/{o.name}.md)",
         ]
         for o in operators
     ]
