@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -106,6 +106,17 @@ class Recipe:
     keep_env: frozenset[str] = frozenset()
     """Variables whose loopback addresses are not the pod's own and must not be rewritten."""
     stop_signal: int = 15
+    programs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Programs that the image has at fixed paths and that probes run: what does their work here."""
+
+    def located(self, command: Sequence[str]) -> list[str]:
+        """A command to run in the container, with the image's own programs replaced (also inside a shell's text)."""
+        if command and command[0] in self.programs:
+            return list(self.programs[command[0]])
+        words = list(command)
+        for program, ours in self.programs.items():
+            words = [word.replace(program, " ".join(ours)) for word in words]
+        return words
 
     def matches(self, image: str) -> bool:
         name = repository(image)

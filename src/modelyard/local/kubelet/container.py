@@ -356,7 +356,8 @@ class ContainerWorker:
         read, write = os.pipe()
         null = os.open(os.devnull, os.O_RDONLY)
         try:
-            done = await self._tools.runtime.execute(self.identity, command, null, write, write)
+            located = self._tools.puller.located(self.container["image"], command)
+            done = await self._tools.runtime.execute(self.identity, located, null, write, write)
         except StartFailed as error:
             os.close(read)
             return 126, str(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -107,6 +107,11 @@ class Puller:
         )
         self._tell(pod, "Normal", "Pulled", message, container=name)
         return built
+
+    def located(self, image: str, command: Sequence[str]) -> Sequence[str]:
+        """A command in a container of that image, with the image's own programs where they are here."""
+        found = self._images.find(image)
+        return command if found is None else found.recipe.located(command)
 
     def _wait(self, pod: Object, container: Object, key: str) -> None:
         failed = self._failed.get(key)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Object
 from modelyard.kube.objects import conditions_of, resource_version_of, uid_of
@@ -45,7 +47,10 @@ async def _left_behind(story: Story, owner: Object, names: tuple[str, str]) -> N
         "uid": uid_of(owner),
         "controller": True,
     }
-    marks = {"labels": {"app.kubernetes.io/created-by": "model-registry-operator"}, "ownerReferences": [reference]}
+    marks: dict[str, Any] = {
+        "labels": {"app.kubernetes.io/created-by": "model-registry-operator"},
+        "ownerReferences": [reference],
+    }
     template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
     await story.yard.create(builtin.Deployment, names[0], **marks, spec=spec)

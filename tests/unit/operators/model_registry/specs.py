@@ -57,7 +57,7 @@ mysql = optional(
     sslCipher=st.text("ab:", max_size=4),
     verifyServerCert=st.booleans(),
 )
-proxies = st.one_of(
+proxies: SearchStrategy[Object] = st.one_of(
     st.just({}), st.fixed_dictionaries({"kubeRBACProxy": proxy}), st.fixed_dictionaries({"oauthProxy": proxy})
 )
 specs = st.builds(
@@ -72,7 +72,9 @@ specs = st.builds(
     ),
     proxies,
 )
-annotations = st.one_of(st.none(), st.dictionaries(names, names, min_size=1, max_size=3))
+noted: SearchStrategy[dict[str, str] | None] = st.one_of(
+    st.none(), st.dictionaries(names, names, min_size=1, max_size=3)
+)
 
 
 def _registry(spec: Object | None, notes: dict[str, str] | None) -> Object:
@@ -82,4 +84,4 @@ def _registry(spec: Object | None, notes: dict[str, str] | None) -> Object:
     return base | status | ({"spec": spec} if spec is not None else {})
 
 
-registries = st.builds(_registry, st.one_of(st.none(), specs), annotations)
+registries = st.builds(_registry, st.one_of(st.none(), specs), noted)

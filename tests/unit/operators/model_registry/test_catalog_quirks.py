@@ -57,7 +57,7 @@ def test_q2_credentials_that_someone_owns_stay_his() -> None:
     found = made.cluster.get(builtin.Secret, Key(NS, DATABASE)) or {}
     assert owners_of(found) == [owner]
     assert not outcome.failures
-    assert (builtin.Deployment, DATABASE) in outcome.children
+    assert DATABASE in outcome.children.names(builtin.Deployment)
 
 
 def test_q5_the_service_gets_a_certificate_anywhere() -> None:

@@ -41,4 +41,5 @@ recipe = Recipe(
     translate=_translate,
     unprivileged=True,
     stop_signal=2,
+    programs={"/usr/libexec/check-container": ("pg_isready", "-q"), "/usr/bin/pg_isready": ("pg_isready",)},
 )
