@@ -19,6 +19,15 @@ if TYPE_CHECKING:
     from tests.e2e.laptop import Laptop
 
 
+def program(name: str) -> str:
+    """A program that the test drives. A user without it skips the test; where everything must hold, that is a failure."""
+    found = shutil.which(name)
+    if found is None:
+        said = f"{name} is not installed"
+        pytest.fail(said) if os.environ.get("CI") == "true" else pytest.skip(said)
+    return found
+
+
 class Kubectl(Protocol):
     def __call__(self, *arguments: str, input: str = "", code: int | None = 0, timeout: float = 120) -> str: ...
 

@@ -13,6 +13,7 @@ import pytest
 
 from modelyard.cli.pages.flow import flow_of
 from modelyard.operators.registry import BUILT, load
+from tests.e2e.conftest import program
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(__file__).parent / "pages"
@@ -26,19 +27,17 @@ _FLAGS = (
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The HTML of every page after a browser drew all that is on it."""
-    for program in ("npm", "chromium"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
+    npm, chromium = program("npm"), program("chromium")
     folder = tmp_path_factory.mktemp("pages")
     for file in SOURCE.iterdir():
         if file.is_file():
             shutil.copy2(file, folder)
-    install = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    install = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
     subprocess.run(install, cwd=folder, check=True, capture_output=True, timeout=300)
     texts = json.dumps({name_of(page): page.read_text() for page in PAGES}).replace("</", "<\\/")
     file = folder / "all.html"
     file.write_text((folder / "page.html").read_text().replace("PAGES", texts))
-    command = ["chromium", *_FLAGS, f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=60000"]
+    command = [chromium, *_FLAGS, f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=60000"]
     done = subprocess.run([*command, "--dump-dom", file.as_uri()], capture_output=True, text=True, timeout=300)
     assert 'data-done="yes"' in done.stdout, re.findall(r'data-failed="[^"]*"', done.stdout) or done.stderr
     return dict(re.findall(r'<article data-page="([^"]*)">(.*?)</article>', done.stdout, re.DOTALL))

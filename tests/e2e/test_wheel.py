@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import Kubectl, wait_until
+from tests.e2e.conftest import Kubectl, program, wait_until
 
 ROOT = Path(__file__).parents[2]
 USER = "65532"
@@ -45,17 +45,15 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def bare(installed: Path) -> Callable[..., list[str]]:
     """A command line that runs a program of the wheel without rights."""
-    bubblewrap = shutil.which("bwrap")
-    if bubblewrap is None:
-        pytest.skip("bubblewrap is not installed")
+    bubblewrap = program("bwrap")
 
-    def command(program: str, *arguments: str) -> list[str]:
+    def command(name: str, *arguments: str) -> list[str]:
         return [
             bubblewrap, "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp",
             "--ro-bind", str(installed.parent), str(installed.parent),
             "--unshare-user", "--unshare-pid", "--uid", USER, "--gid", USER, "--cap-drop", "ALL", "--die-with-parent",
             "--setenv", "HOME", "/nonexistent", "--setenv", "POD_NAMESPACE", "modelyard", "--setenv", "PYTHONDONTWRITEBYTECODE", "1",
-            "--unsetenv", "PYTHONPATH", str(installed / "bin" / program), *arguments,
+            "--unsetenv", "PYTHONPATH", str(installed / "bin" / name), *arguments,
         ]  # fmt: skip
 
     return command

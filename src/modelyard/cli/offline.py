@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from importlib import import_module
 
 from modelyard.cli.installation import crds, webhooks
 from modelyard.kube import builtin
@@ -22,6 +23,8 @@ _LOOPBACK = "127.0.0.1"
 @asynccontextmanager
 async def offline_server(operators: Sequence[Operator], platform: str = "kubernetes") -> AsyncIterator[ApiServer]:
     """Admission and schema errors come from the same code as on a cluster. Nothing runs there and nothing is kept."""
+    # Missing, it is to be said now, and not by a server in the middle of a request.
+    import_module("cel_expr_python")
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(ApiServer())
         client = server.client()
