@@ -9,8 +9,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
 
+import msgspec
+
 from modelyard.kube.client import Client
 from modelyard.kube.errors import ApiError, Forbidden, NotFound
+from modelyard.kube.fieldsets import LAST_APPLIED
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import key_of, status_of
 from modelyard.kube.patches import json_patch, merge_patch
@@ -272,9 +275,7 @@ async def _as_applied(real: ApiCluster, controller: Controller, resource: Object
     key = key_of(resource)
     live = real.get(kind, key) or {}
     try:
-        stored = await real.shared.client.apply(
-            kind, resource, field_manager="modelyard-plan", force=True, dry_run=True
-        )
+        stored = await _tried(real.shared.client, kind, resource)
     except ApiError as error:
         if not isinstance(error, NotFound | Forbidden):
             raise
@@ -284,3 +285,31 @@ async def _as_applied(real: ApiCluster, controller: Controller, resource: Object
     if not live:
         metadata["uid"] = PLANNED_UID
     return stored | {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+
+
+async def _tried(client: Client, kind: Kind, resource: Object) -> Object:
+    """Sent again the way it was sent before, so that a field which is no longer in it goes, as it would for the user."""
+    key = key_of(resource)
+    live = await client.find(kind, key.namespace, key.name)
+    metadata = (live or {}).get("metadata") or {}
+    if last := (metadata.get("annotations") or {}).get(LAST_APPLIED):
+        body = merged(_removals(msgspec.json.decode(last), resource), resource)
+        return await client.patch(kind, key.namespace, key.name, body, dry_run=True)
+    appliers = [
+        entry["manager"]
+        for entry in metadata.get("managedFields") or ()
+        if entry.get("operation") == "Apply" and not entry.get("subresource")
+    ]
+    manager = appliers[0] if appliers else "modelyard-plan"
+    return await client.apply(kind, resource, field_manager=manager, force=True, dry_run=True)
+
+
+def _removals(last: Object, now: Object) -> Object:
+    """A merge patch that takes away what was there last time and is not now."""
+    found: Object = {}
+    for name, value in last.items():
+        if name not in now:
+            found[name] = None
+        elif isinstance(value, dict) and isinstance(now[name], dict):
+            found[name] = _removals(value, now[name])
+    return found

@@ -14,7 +14,7 @@ from modelyard.cli import plan as command
 from modelyard.cli.main import main
 from modelyard.cli.output import Failed
 from modelyard.cli.simulation import simulate
-from modelyard.kube.builtin import ConfigMap, Deployment, Secret, Service
+from modelyard.kube.builtin import ConfigMap, Deployment, HTTPRoute, Secret, Service
 from modelyard.kube.errors import Invalid
 from modelyard.kube.kinds import Key, Object
 from modelyard.local.apiserver import ApiServer
@@ -109,6 +109,28 @@ async def test_on_a_cluster_changes_are_shown_field_by_field(server: ApiServer, 
     assert not made.of("create")
     assert not made.of("delete")
     assert server.store.version == before, "a plan writes nothing"
+
+
+def last_applied(obj: Object) -> Object:
+    """As `kubectl apply` leaves it."""
+    note = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(obj)}
+    return obj | {"metadata": {**obj["metadata"], "annotations": note}}
+
+
+@pytest.mark.parametrize("way", ["client-side", "server-side"])
+async def test_on_a_cluster_a_field_that_is_no_longer_in_the_file_goes(
+    way: str, server: ApiServer, demo: Operator
+) -> None:
+    client = server.client()
+    if way == "client-side":
+        await client.create(GREETING.kind, last_applied(greeting(host="a.b")))
+    else:
+        await client.apply(GREETING.kind, greeting(host="a.b"), field_manager="kubectl")
+    async with Manager(client, demo.controllers) as manager:
+        await manager.idle(quiet=0.05)
+    made = await plan(client, demo.controllers[0], greeting())
+    assert [(c.kind, c.key.name) for c in made.of("delete")] == [(HTTPRoute, "hi")]
+    assert made.resulting["url"] == "http://hi.default.svc/"
 
 
 async def test_on_a_cluster_nothing_to_do_is_said(server: ApiServer, demo: Operator) -> None:
