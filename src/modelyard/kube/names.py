@@ -52,7 +52,7 @@ def _size(value: str) -> int:
     return len(value) if value.isascii() else len(value.encode())
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def dns_label(value: str) -> tuple[str, ...]:
     """What is wrong with a DNS-1123 label, such as a namespace's name."""
     wrong = [too_long(DNS_LABEL_MAX)] if _size(value) > DNS_LABEL_MAX else []
@@ -65,7 +65,7 @@ def dns_label(value: str) -> tuple[str, ...]:
     return tuple(wrong)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)
 def dns_subdomain(value: str) -> tuple[str, ...]:
     """What is wrong with a DNS-1123 subdomain, the form of most objects' names."""
     wrong = [too_long(DNS_SUBDOMAIN_MAX)] if _size(value) > DNS_SUBDOMAIN_MAX else []
@@ -101,7 +101,7 @@ def wildcard_subdomain(value: str) -> tuple[str, ...]:
     return tuple(wrong)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)
 def label_key(value: str) -> tuple[str, ...]:
     """What is wrong with a label key (a qualified name): an optional DNS prefix, a slash and a name."""
     rule = f"must consist of alphanumeric characters, '-', '_' or '.', and {_ENDS}"
@@ -128,7 +128,7 @@ def label_key(value: str) -> tuple[str, ...]:
     return tuple(wrong)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)
 def label_value(value: str) -> tuple[str, ...]:
     """What is wrong with a label's value."""
     wrong = [too_long(DNS_LABEL_MAX, "bytes")] if _size(value) > DNS_LABEL_MAX else []

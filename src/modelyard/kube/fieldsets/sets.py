@@ -270,7 +270,7 @@ def json_text(value: object) -> str:
     return _string_text(value) if type(value) is str else _escaped(msgspec.json.encode(value).decode())
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def _string_text(value: str) -> str:
     return _escaped(msgspec.json.encode(value).decode())
 

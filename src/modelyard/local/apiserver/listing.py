@@ -134,8 +134,8 @@ class Lists:
             raws = [rendering.partial(raw, format.shape_version) for raw in raws]
             if not raws:
                 # Kubernetes writes the list that it never made.
-                body = {"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": None}
-                return rendering.reply(encode(body), format)
+                empty = {"kind": kind, "apiVersion": api_version, "metadata": metadata, "items": None}
+                return rendering.reply(encode(empty), format)
         else:
             prefix = rendering.item_prefix(resource)
             cut = len(prefix)

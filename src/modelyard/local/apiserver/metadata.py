@@ -148,7 +148,7 @@ def check_update(new: Object, old: Object) -> list[Cause]:
     return causes
 
 
-@lru_cache(8192)
+@lru_cache(2048)
 def _label_messages(key: str, value: str) -> tuple[tuple[str, str], ...]:
     wrong = [(key, message) for message in names.label_key(key)]
     return (*wrong, *((value, message) for message in names.label_value(value)))

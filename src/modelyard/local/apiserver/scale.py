@@ -92,7 +92,9 @@ def scaling(write: Write, change: Transform) -> Transform:
         obj = decode(raw)
         new = await change(encode(scale_of(resource, obj)))
         _check(write, new)
-        set_replicas(resource, obj, (new.get("spec") or {}).get("replicas") or 0)
+        replicas = (new.get("spec") or {}).get("replicas") or 0
+        set_replicas(resource, obj, replicas)
+        write.owns = replicas != 0
         wanted = (new.get("metadata") or {}).get("resourceVersion")
         if wanted:
             obj["metadata"]["resourceVersion"] = wanted

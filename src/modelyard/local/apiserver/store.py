@@ -187,7 +187,8 @@ class _Collection:
         elif change.old is not None:
             del self.items[change.old.key]
             self.unsorted = True
-        self.history.append(change, len(change.subject.raw))
+        # The newest version is kept anyway; the one before is kept for the history alone.
+        self.history.append(change, len(change.old.raw) if change.old is not None else 0)
 
 
 Listener = Callable[[Change], None]

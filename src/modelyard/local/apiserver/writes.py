@@ -33,6 +33,8 @@ class Write:
     subresource: str = ""
     manager: str = "unknown"
     warnings: list[str] = field(default_factory=list)
+    owns: bool = True
+    """Whether the writer owns what it changes: nobody owns the zero replicas that a Scale asks for."""
 
     @property
     def dry_run(self) -> bool:
@@ -291,6 +293,8 @@ class Writes:
         if not applying:
             meta.drop_empty(new["metadata"])
             new = self._ownership.update(resource, live, new, write.manager, subresource, self._clock())
+            if not write.owns:
+                _disown(new["metadata"], write)
         admission = write.admission("UPDATE", options_kind)
         admits = not unchecked and self._hooks.admitter.concerns(admission)
         if admits:
@@ -378,6 +382,15 @@ def _kind_of(resource: ServedResource, obj: Object) -> Kind:
     """The kind that a refusal names: the one that the object says it is of."""
     kind = resource.kind
     return kind if _is_kind(resource, obj) else Kind(kind.group, kind.version, str(obj["kind"]), kind.plural)
+
+
+def _disown(metadata: Object, write: Write) -> None:
+    mine = (write.manager, "Update", write.subresource)
+    metadata["managedFields"] = [
+        entry
+        for entry in metadata.get("managedFields") or ()
+        if (entry.get("manager"), entry.get("operation"), entry.get("subresource", "")) != mine
+    ]
 
 
 def _finishes_deletion(new: Object, old: Object) -> bool:
