@@ -1,0 +1,215 @@
+"""A real MLflow on the laptop cluster, driven with MLflow's own client: scenarios 70-72, and a life with data in it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import ssl
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from http.client import HTTPSConnection
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from modelyard.local.images.build import Builder
+from modelyard.local.images.recipes.mlflow import recipe
+from tests.e2e.laptop import Laptop
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "mlflow" / "minimal.yaml"
+NS = "opendatahub"
+
+LOG_A_RUN = """
+import json, mlflow, os, pathlib, tempfile
+mlflow.set_workspace("team-a")
+mlflow.set_experiment("first")
+with mlflow.start_run() as run:
+    mlflow.log_param("depth", 3)
+    mlflow.log_metric("accuracy", 0.9)
+    mlflow.log_text("hello", "note.txt")
+client = mlflow.MlflowClient()
+client.create_registered_model("model")
+version = client.create_model_version("model", f"runs:/{run.info.run_id}/model", run.info.run_id)
+print(json.dumps({"run": run.info.run_id, "version": version.version}))
+"""
+READ_A_RUN = """
+import json, mlflow, sys
+mlflow.set_workspace("team-a")
+client = mlflow.MlflowClient()
+run = client.get_run(sys.argv[1])
+note = mlflow.artifacts.load_text(f"{run.info.artifact_uri}/note.txt")
+versions = [v.version for v in client.search_model_versions("name='model'")]
+print(json.dumps({"params": run.data.params, "metrics": run.data.metrics, "note": note, "versions": versions}))
+"""
+DELETE_A_RUN = """
+import json, mlflow, sys
+mlflow.set_workspace("team-a")
+mlflow.MlflowClient().delete_run(sys.argv[1])
+print("{}")
+"""
+RUN_EXISTS = """
+import json, mlflow, sys
+from mlflow.exceptions import MlflowException
+mlflow.set_workspace("team-a")
+try:
+    mlflow.MlflowClient().get_run(sys.argv[1])
+    print(json.dumps(True))
+except MlflowException as error:
+    print(json.dumps(False if error.error_code == "RESOURCE_DOES_NOT_EXIST" else str(error)))
+"""
+EXPERIMENT = """
+import json, mlflow, sys
+from mlflow.exceptions import MlflowException
+mlflow.set_workspace(sys.argv[1])
+client = mlflow.MlflowClient()
+try:
+    if sys.argv[2] == "create":
+        client.create_experiment(sys.argv[3])
+    found = client.get_experiment_by_name(sys.argv[3])
+    print(json.dumps(found and found.artifact_location))
+except MlflowException as error:
+    print(json.dumps({"refused": error.error_code}))
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(kubectl_program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
+    laptop = Laptop(tmp_path_factory.mktemp("mlflow") / "cluster", kubectl_program)
+    laptop.start(EXAMPLE)
+    yield laptop
+    laptop.stop()
+
+
+@pytest.fixture(scope="module")
+def alice(cluster: Laptop) -> str:
+    """Someone who may edit in team-a."""
+    return member(cluster, "team-a", "alice", "edit")
+
+
+def member(cluster: Laptop, namespace: str, name: str, role: str) -> str:
+    """A service account with a role in its namespace; gives its token."""
+    cluster.kubectl("create", "namespace", namespace, code=None)
+    cluster.kubectl("create", "serviceaccount", name, "-n", namespace)
+    if role:
+        account = f"--serviceaccount={namespace}:{name}"
+        cluster.kubectl("create", "rolebinding", name, "-n", namespace, f"--clusterrole={role}", account)
+    return cluster.kubectl("create", "token", name, "-n", namespace).strip()
+
+
+def client(cluster: Laptop, token: str, script: str, *arguments: str) -> Any:
+    """Runs a program with MLflow's client from PyPI; gives what it printed."""
+    built = Builder().find(recipe)
+    assert built is not None
+    environment = {
+        **os.environ,
+        "MLFLOW_TRACKING_URI": cluster.get("mlflow", "mlflow")["status"]["url"],
+        "MLFLOW_TRACKING_TOKEN": token,
+        "MLFLOW_TRACKING_INSECURE_TLS": "true",
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+        "GIT_PYTHON_REFRESH": "quiet",
+    }
+    done = subprocess.run(
+        [str(built.python), "-c", script, *arguments], env=environment, capture_output=True, text=True, timeout=180
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def status(cluster: Laptop) -> dict[str, Any]:
+    found: dict[str, Any] = cluster.get("mlflow", "mlflow")["status"]
+    return found
+
+
+def test_70_a_fresh_mlflow_is_migrated_and_answers(cluster: Laptop) -> None:
+    (job,) = cluster.get("jobs", "-n", NS)["items"]
+    assert job["status"]["succeeded"] == 1
+    assert status(cluster)["version"] == job["spec"]["template"]["spec"]["containers"][0]["env"][-1]["value"]
+    service, secret = cluster.get("service", "mlflow", "-n", NS), cluster.get("secret", "mlflow-tls", "-n", NS)
+    trusted = ssl.create_default_context(cadata=base64.b64decode(secret["data"]["ca.crt"]).decode())
+
+    class Named(HTTPSConnection):
+        """Checks the certificate for the Service's name, at its address."""
+
+        def connect(self) -> None:
+            super(HTTPSConnection, self).connect()
+            self.sock = trusted.wrap_socket(self.sock, server_hostname=f"mlflow.{NS}.svc")
+
+    connection = Named(service["spec"]["clusterIP"], 8443, timeout=20)
+    connection.request("GET", "/mlflow/api/3.0/mlflow/server-info")
+    assert connection.getresponse().status == 200
+
+
+def test_the_gateway_leads_to_it(cluster: Laptop) -> None:
+    url = f"{status(cluster)['url']}/api/3.0/mlflow/server-info"
+    unchecked = ssl._create_unverified_context()
+    with urllib.request.urlopen(url, context=unchecked, timeout=20) as answer:
+        assert answer.status == 200
+
+
+def test_72_a_reader_can_read_and_no_more(cluster: Laptop, alice: str) -> None:
+    assert client(cluster, alice, EXPERIMENT, "team-a", "create", "seen")
+    reader = member(cluster, "team-a", "reader", "view")
+    assert client(cluster, reader, EXPERIMENT, "team-a", "get", "seen")
+    assert client(cluster, reader, EXPERIMENT, "team-a", "create", "more") == {"refused": "PERMISSION_DENIED"}
+    cluster.kubectl("create", "namespace", "team-b", code=None)
+    assert client(cluster, reader, EXPERIMENT, "team-b", "get", "seen") in (
+        {"refused": "PERMISSION_DENIED"},
+        {"refused": "RESOURCE_DOES_NOT_EXIST"},
+        None,
+    )
+
+
+def test_71_a_namespace_keeps_its_artifacts_in_its_own_bucket(cluster: Laptop) -> None:
+    token = member(cluster, "team-s3", "bob", "edit")
+    keys = {
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_S3_BUCKET": "ds-team-bucket",
+        "AWS_S3_ENDPOINT": "http://s3",
+    }
+    metadata = {"namespace": "team-s3"}
+    secret = {"apiVersion": "v1", "kind": "Secret", "stringData": keys}
+    config = {"apiVersion": "mlflow.kubeflow.org/v1", "kind": "MLflowConfig"}
+    spec = {"artifactRootSecret": "mlflow-artifact-connection", "artifactRootPath": "experiments"}
+    cluster.apply(json.dumps(secret | {"metadata": metadata | {"name": "mlflow-artifact-connection"}}))
+    cluster.apply(json.dumps(config | {"metadata": metadata | {"name": "mlflow"}, "spec": spec}))
+    names = iter(range(100))
+
+    def follows() -> bool:
+        location = client(cluster, token, EXPERIMENT, "team-s3", "create", f"e{next(names)}")
+        return str(location).startswith("s3://ds-team-bucket/experiments/")
+
+    cluster.wait(follows, "new experiments are in the namespace's bucket")
+
+
+def test_data_survives_a_restart_and_deleted_runs_are_collected(cluster: Laptop, alice: str) -> None:
+    made = client(cluster, alice, LOG_A_RUN)
+    expected = {"params": {"depth": "3"}, "metrics": {"accuracy": 0.9}, "note": "hello", "versions": [made["version"]]}
+    assert {**client(cluster, alice, READ_A_RUN, made["run"])} | {"versions": [str(made["version"])]} == expected | {
+        "versions": [str(made["version"])]
+    }
+    cluster.stop()
+    cluster.start()
+    cluster.wait(lambda: _available(cluster), "MLflow is available again", seconds=180)
+    again = cluster.kubectl("create", "token", "alice", "-n", "team-a").strip()
+    assert client(cluster, again, READ_A_RUN, made["run"])["note"] == "hello"
+
+    client(cluster, again, DELETE_A_RUN, made["run"])
+    patch = json.dumps({"spec": {"garbageCollection": {"schedule": "0 0 1 1 *"}}})
+    cluster.kubectl("patch", "mlflow", "mlflow", "--type=merge", "-p", patch)
+    cluster.wait(lambda: cluster.get("cronjob", "mlflow-gc", "-n", NS), "the CronJob is there")
+    cluster.kubectl("create", "job", "gc-now", "--from=cronjob/mlflow-gc", "-n", NS)
+
+    def collected() -> bool:
+        return bool((cluster.get("job", "gc-now", "-n", NS)["status"] or {}).get("succeeded"))
+
+    cluster.wait(collected, "garbage collection has run", seconds=180)
+    assert client(cluster, again, RUN_EXISTS, made["run"]) is False
+
+
+def _available(cluster: Laptop) -> bool:
+    conditions = status(cluster).get("conditions") or ()
+    return any(c["type"] == "Available" and c["status"] == "True" for c in conditions)
