@@ -14,7 +14,7 @@ import sys
 from modelyard.cli.output import Failed, print_json
 from modelyard.cli.pages.dataflow import markdown, mermaid
 from modelyard.cli.pages.flow import flow_of
-from modelyard.operators.registry import UnknownOperator, load
+from modelyard.operators.registry import UnknownOperator, load, shared
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     try:
         # The page shows what the code declares, not what this machine's environment sets.
-        operators = load([args.operator] if args.operator else None, {})
+        common = [operator for operator in shared({}) if args.operator in (None, operator.name)]
+        named = common and args.operator
+        operators = [*([] if named else load([args.operator] if args.operator else None, {})), *common]
     except UnknownOperator as error:
         raise Failed(str(error)) from None
     flows = [flow_of(operator) for operator in operators]

@@ -64,3 +64,11 @@ def test_the_command_prints_json_for_programs(capsys: pytest.CaptureFixture[str]
     (flow,) = json.loads(capsys.readouterr().out)
     assert flow["operator"] == "mlflow"
     assert {"kind": "MLflow", "apiVersion": "mlflow.opendatahub.io/v1"} in flow["crds"]
+
+
+def test_what_all_operators_share_has_a_page_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dataflow", "serving-certificates"]) == 0
+    assert "runs with every operator" in capsys.readouterr().out
+    assert main(["dataflow", "--format", "json"]) == 0
+    names = [flow["operator"] for flow in json.loads(capsys.readouterr().out)]
+    assert names == ["mlflow", "model-registry", "serving-certificates"]

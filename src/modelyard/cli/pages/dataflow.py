@@ -12,8 +12,7 @@ _API = "KubernetesAPI"
 def markdown(flow: Flow) -> str:
     parts = [
         f"# {flow.operator}: Dataflow",
-        f"{flow.title}. Takes the custom resources of `{flow.upstream}`. "
-        "This page is made from the declarations in the code by `modelyard dataflow`.",
+        f"{flow.title}. {_role(flow)} This page is made from the declarations in the code by `modelyard dataflow`.",
         "## Controller Watches",
         "What the controllers look at. A change of any of these wakes the resource it concerns. "
         "A kind marked *optional* is watched from the moment the cluster serves it.",
@@ -32,7 +31,7 @@ def markdown(flow: Flow) -> str:
         if flow.services
         else "None.",
         "## Defined CRDs",
-        table(["Kind", "API version"], [[c.kind, c.api_version] for c in flow.crds]),
+        table(["Kind", "API version"], [[c.kind, c.api_version] for c in flow.crds]) if flow.crds else "None.",
     ]
     if flow.webhooks:
         rows = [[w.name, w.type, f"`{w.path}`", w.failure_policy, w.service, f"`{w.source}`"] for w in flow.webhooks]
@@ -73,7 +72,8 @@ def mermaid(flow: Flow) -> str:
         lines += [
             f"    Note right of {manager}: {s.name}:{_port(s.port, s.protocol, s.port_name)}" for s in flow.services
         ]
-    lines += ["", f"    Note over {_API}: Defined CRDs"]
+    if flow.crds:
+        lines += ["", f"    Note over {_API}: Defined CRDs"]
     lines += [f"    Note right of {_API}: {c.kind} ({c.api_version})" for c in flow.crds]
     return "\n".join(lines) + "\n"
 
@@ -86,3 +86,9 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _port(port: int, protocol: str, name: str) -> str:
     return f"{port or 'as set'}/{protocol}" + (f" [{name}]" if name else "")
+
+
+def _role(flow: Flow) -> str:
+    if flow.upstream != "none":
+        return f"Takes the custom resources of `{flow.upstream}`."
+    return "Has custom resources of our own." if flow.crds else "Has no custom resource and runs with every operator."
