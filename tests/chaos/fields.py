@@ -209,18 +209,20 @@ class _Ground:
         last: Snapshot | None = None
         for _ in range(50):
             await asyncio.sleep(15.0)
-            now = _without_generations(await self._stage.snapshot())
+            now = {at: _comparable(obj) for at, obj in (await self._stage.snapshot()).items()}
             if now == last:
                 return now
             last = now
         raise AssertionError("the cluster does not come to rest")
 
 
-def _without_generations(value: Any) -> Any:
+def _comparable(value: Any) -> Any:
+    """Without the numbers of generations, and without empty parts: to Kubernetes an empty object is as good as none."""
     if isinstance(value, dict):
-        return {name: _without_generations(part) for name, part in value.items()}
+        parts = {name: _comparable(part) for name, part in value.items()}
+        return {name: part for name, part in parts.items() if part not in ({}, [])}
     if isinstance(value, list):
-        return [_without_generations(part) for part in value]
+        return [_comparable(part) for part in value]
     return _GENERATION.sub("generation N", value) if isinstance(value, str) else value
 
 
