@@ -198,7 +198,7 @@ class Manager:
         found += [
             f"{cache.selection} is not listed yet: {cache.error or 'in progress'}"
             for cache in self.caches
-            if cache.started and not cache.synced
+            if not cache.synced and (cache.started or cache.selection.kind in self.served)
         ]
         found += [f"{cache.selection} is stale: {cache.error}" for cache in self.caches.stale if cache.synced]
         return found

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
+from base64 import b64encode
 
 from modelyard.kube import builtin
-from modelyard.kube.kinds import Kind, Object
+from modelyard.kube.kinds import Object
 from modelyard.operators.mlflow.api import MLflow
 from modelyard.operators.mlflow.environment import archives
 from modelyard.operators.mlflow.facts import (
@@ -19,12 +19,11 @@ from modelyard.operators.mlflow.facts import (
 )
 from modelyard.operators.mlflow.jobs import archival_children, gc_children
 from modelyard.operators.mlflow.server import server_deployment
-from modelyard.operators.parts import build
+from modelyard.operators.parts import build, network
 from modelyard.operators.parts.network import DNS_PORTS, http_route, network_policy, path_rule, tcp, to_ports
 from modelyard.operators.parts.storage import kept_claim
 from modelyard.runtime.desired import Child, Ownership
 
-BackendTLSPolicy = Kind("gateway.networking.k8s.io", "v1", "BackendTLSPolicy", "backendtlspolicies")
 MIGRATION_COMPONENT = "mlflow-migration"
 
 _ICON = (
@@ -185,15 +184,14 @@ def route(mlflow: MLflow, facts: Facts) -> Object:
 def backend_tls(mlflow: MLflow, facts: Facts) -> list[Object]:
     """How the gateway checks the server's certificate, where we know who signed it."""
     names = facts.names(mlflow)
-    ca = build.config_map(
-        names.serving_ca, names.namespace, {"ca.crt": b64decode(facts.serving_ca).decode()}, names.labels
+    return network.backend_tls(
+        names.server,
+        names.namespace,
+        host=names.host,
+        ca=facts.serving_ca,
+        bundle=names.serving_ca,
+        labels=names.labels,
     )
-    reference = {"group": "", "kind": builtin.ConfigMap.kind, "name": names.serving_ca}
-    spec = {
-        "targetRefs": [{"group": "", "kind": builtin.Service.kind, "name": names.server}],
-        "validation": {"caCertificateRefs": [reference], "hostname": names.host},
-    }
-    return [ca, build.obj(BackendTLSPolicy, names.server, names.namespace, names.labels, spec=spec)]
 
 
 def console_link(mlflow: MLflow, facts: Facts) -> Object:

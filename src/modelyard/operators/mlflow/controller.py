@@ -12,7 +12,7 @@ from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import key_of, labels_of, name_of, owners_of
 from modelyard.operators.mlflow import migration_job, module
 from modelyard.operators.mlflow.api import MLFLOW, MLFLOW_OPERATOR, MLflow
-from modelyard.operators.mlflow.children import BackendTLSPolicy, children, claim
+from modelyard.operators.mlflow.children import children, claim
 from modelyard.operators.mlflow.config import Settings
 from modelyard.operators.mlflow.environment import RenderError
 from modelyard.operators.mlflow.facts import FORCE_MIGRATE, PLATFORM_CA, SHARED_NAME, Facts
@@ -25,6 +25,7 @@ from modelyard.operators.mlflow.observe import (
 )
 from modelyard.operators.mlflow.problems import Problem, spec_problems
 from modelyard.operators.mlflow.status import READY, rollout, running_status, stopped_status
+from modelyard.operators.parts.network import BackendTLSPolicy
 from modelyard.operators.parts.storage import claim_differences
 from modelyard.runtime.controller import Controller, MapFn, Owns, Permission, Reader, Watch
 from modelyard.runtime.desired import Child, Desired, EventNote, Hold, Live, Policy, Stage

@@ -23,10 +23,10 @@ from modelyard.kube.objects import (
 from modelyard.kube.times import parse_time
 from modelyard.operators.mlflow import migration_job
 from modelyard.operators.mlflow.api import MLflow
-from modelyard.operators.mlflow.children import BackendTLSPolicy
 from modelyard.operators.mlflow.config import Settings
 from modelyard.operators.mlflow.facts import FORCE_MIGRATE, PLATFORM_CA, Facts, Names
 from modelyard.operators.mlflow.migration import JobSeen, JobState, Observed
+from modelyard.operators.parts.network import BackendTLSPolicy
 from modelyard.operators.parts.references import digest
 from modelyard.runtime.world import World
 

@@ -28,7 +28,7 @@ from modelyard.operators.model_registry.facts import (
 )
 from modelyard.operators.model_registry.server import server_deployment
 from modelyard.operators.parts import build, postgres, rbac_proxy
-from modelyard.operators.parts.network import http_route, network_policy, path_rule, route, tcp
+from modelyard.operators.parts.network import backend_tls, http_route, network_policy, path_rule, route, tcp
 from modelyard.operators.parts.storage import kept_claim
 from modelyard.runtime.desired import Child, Policy
 
@@ -101,6 +101,7 @@ def children(wanted: Wanted) -> list[Child]:
         if facts.grants and facts.route_namespace(names.namespace) != names.namespace:
             made.append(Child(reference_grant(wanted), policy=Policy.ONCE, keep=True, adopt=True))
         made.append(Child(gateway_route(wanted)))
+        made += map(Child, backend_trust(wanted))
     if wanted.http_route:
         made.append(Child(plain_route(names)))
     if wanted.deployed.kube_rbac_proxy is not None:
@@ -168,6 +169,21 @@ def gateway_route(wanted: Wanted) -> Object:
         gateway_namespace=settings.gateway_namespace,
         rules=[rule],
         labels=names.labels(names.gateway_route),
+    )
+
+
+def backend_trust(wanted: Wanted) -> list[Object]:
+    """How the Gateway checks the proxy's certificate, where it is not the author's own."""
+    names, facts, proxy = wanted.names, wanted.facts, wanted.stored.kube_rbac_proxy
+    if not facts.serving_ca or proxy is None or proxy.tls_certificate_secret is not None:
+        return []
+    return backend_tls(
+        names.name,
+        names.namespace,
+        host=f"{names.name}.{names.namespace}.svc",
+        ca=facts.serving_ca,
+        bundle=names.serving_ca,
+        labels=names.labels(names.serving_ca),
     )
 
 

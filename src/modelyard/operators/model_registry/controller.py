@@ -41,6 +41,7 @@ from modelyard.operators.model_registry.status import (
     registry_status,
 )
 from modelyard.operators.parts.availability import SERVICE_NAME, cooling, rollout
+from modelyard.operators.parts.network import BackendTLSPolicy
 from modelyard.runtime.controller import Controller, Owns, Permission, Reader, Watch
 from modelyard.runtime.desired import Child, Desired, EventNote, Hold, Live, Stage
 from modelyard.runtime.webhooks import FieldError
@@ -68,6 +69,7 @@ def registry_controller(settings: Settings) -> Controller:
             Owns(builtin.Group, labels=CREATED_BY, optional=True),
             Owns(builtin.HTTPRoute, labels=CREATED_BY, optional=True),
             Owns(ReferenceGrant, namespace=where, optional=True),
+            Owns(BackendTLSPolicy, labels=CREATED_BY, namespace=where, optional=True),
         ],
         watches=[
             Watch(builtin.Secret, to=_users, namespace=where),
@@ -150,6 +152,7 @@ _KINDS = (
     builtin.Group,
     builtin.HTTPRoute,
     ReferenceGrant,
+    BackendTLSPolicy,
 )
 
 
@@ -247,4 +250,5 @@ def _names_read_by(data: Object) -> set[str]:
         registry = ModelRegistry.parse(data)
     except msgspec.ValidationError:
         return set()  # Its own pass says what is wrong with it.
-    return {name for _, name, _ in references(registry.spec)} if registry.spec else set()
+    names = {name for _, name, _ in references(registry.spec)} if registry.spec else set()
+    return names | {Names.of(registry).serving_cert}

@@ -81,6 +81,10 @@ class Names:
         return f"{self.name}-kube-rbac-proxy"
 
     @property
+    def serving_ca(self) -> str:
+        return f"{self.name}-serving-ca"
+
+    @property
     def auth_delegator(self) -> str:
         return f"{self.name}-auth-delegator"
 
@@ -153,6 +157,8 @@ class Facts:
     grants: bool = False
     """ReferenceGrants are served, and the namespace has none of ours."""
     domain: str = ""
+    serving_ca: str = ""
+    """The CA that signed the proxy's certificate, in base64, where a gateway can be told of it."""
     credentials: Credentials | None = None
     """Of the generated database, once they exist."""
     claim: Object | None = None

@@ -27,6 +27,7 @@ from modelyard.operators.model_registry.facts import (
 )
 from modelyard.operators.model_registry.server import REST
 from modelyard.operators.parts.availability import SERVICE_NAME, rollout, unavailable_replicas, waiting_containers
+from modelyard.operators.parts.network import BackendTLSPolicy
 from modelyard.operators.parts.references import digest
 from modelyard.runtime.world import World
 
@@ -56,6 +57,7 @@ def observe_facts(spec: ModelRegistrySpec, names: Names, settings: Settings, wor
     class_name = spec_of(claim or {}).get("storageClassName")
     secret = world.get(builtin.Secret, namespace, names.credentials)
     generated = spec.postgres is not None and spec.postgres.is_generated
+    serving = world.get(builtin.Secret, namespace, names.serving_cert) if world.serves(BackendTLSPolicy) else None
     facts = Facts(
         settings,
         openshift=openshift,
@@ -63,6 +65,7 @@ def observe_facts(spec: ModelRegistrySpec, names: Names, settings: Settings, wor
         gateway=bool(settings.gateway_domain) and world.serves(builtin.HTTPRoute),
         grants=world.serves(ReferenceGrant) and world.get(ReferenceGrant, namespace, GRANT) is None,
         domain=settings.default_domain or _cluster_domain(world),
+        serving_ca=str(((serving or {}).get("data") or {}).get("ca.crt") or ""),
         credentials=_credentials(secret) if generated and secret is not None else None,
         claim=claim,
         storage_class=world.get(builtin.StorageClass, "", class_name) if class_name else None,

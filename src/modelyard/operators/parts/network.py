@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Sequence
 from typing import Literal
 
 from modelyard.kube import builtin
-from modelyard.kube.kinds import Object
-from modelyard.operators.parts.build import Labels, filled, obj, present
+from modelyard.kube.kinds import Kind, Object
+from modelyard.operators.parts.build import Labels, config_map, filled, obj, present
+
+BackendTLSPolicy = Kind("gateway.networking.k8s.io", "v1", "BackendTLSPolicy", "backendtlspolicies")
 
 DNS_PORTS: tuple[Object, ...] = (
     {"protocol": "UDP", "port": 53},
@@ -75,6 +78,17 @@ def http_route(
     }
     spec = filled(parentRefs=[parent], hostnames=list(hostnames), rules=list(rules))
     return obj(builtin.HTTPRoute, name, namespace, labels, spec=spec)
+
+
+def backend_tls(service: str, namespace: str, *, host: str, ca: str, bundle: str, labels: Labels) -> list[Object]:
+    """How a gateway checks a Service's certificate, where we know who signed it: `ca` in base64, kept as ConfigMap `bundle`."""
+    trusted = config_map(bundle, namespace, {"ca.crt": b64decode(ca).decode()}, labels)
+    reference = {"group": "", "kind": builtin.ConfigMap.kind, "name": bundle}
+    spec = {
+        "targetRefs": [{"group": "", "kind": builtin.Service.kind, "name": service}],
+        "validation": {"caCertificateRefs": [reference], "hostname": host},
+    }
+    return [trusted, obj(BackendTLSPolicy, service, namespace, labels, spec=spec)]
 
 
 def route(

@@ -11,11 +11,11 @@ from modelyard.kube import builtin
 from modelyard.kube.kinds import Key, Object
 from modelyard.kube.objects import owners_of, status_of
 from modelyard.operators.mlflow.api import DEFINITIONS, MLFLOW
-from modelyard.operators.mlflow.children import BackendTLSPolicy
 from modelyard.operators.mlflow.config import Settings, Switch
 from modelyard.operators.mlflow.controller import mlflow_controller
 from modelyard.operators.mlflow.facts import CONFIG_DIGEST, DELETE_STORAGE, FORCE_MIGRATE
 from modelyard.operators.mlflow.namespace_rbac import EDIT, VIEW
+from modelyard.operators.parts.network import BackendTLSPolicy
 from modelyard.runtime.inmemory import MemoryCluster
 from tests.cluster.mlflow.scenarios.migrations import FAR_AHEAD, older_version
 from tests.cluster.mlflow.scenarios.platform import with_groups

@@ -14,6 +14,7 @@ from modelyard.operators.model_registry.api import MODEL_REGISTRY
 from modelyard.operators.model_registry.config import Settings
 from modelyard.operators.model_registry.controller import registry_controller
 from modelyard.operators.model_registry.facts import CONFIG_DIGEST, FINALIZER, ReferenceGrant
+from modelyard.operators.parts.network import BackendTLSPolicy
 from modelyard.runtime.desired import EventNote
 from modelyard.runtime.testing import Bench, RunOutcome, bench
 from tests.cluster.stories import Server
@@ -421,3 +422,14 @@ def test_tls_to_mysql(fields: Object, argument: str) -> None:
 
 def test_postgres_goes_before_mysql() -> None:
     assert server(settled(postgres=POSTGRES, mysql=MYSQL)).args[2] == "--embedmd-database-type=postgres"
+
+
+def test_a_gateway_is_told_who_signed_the_certificate() -> None:
+    signed = secret("mr-kube-rbac-proxy", **{"ca.crt": "the CA"})
+    gateway = (builtin.HTTPRoute, BackendTLSPolicy)
+    outcome = settled(signed, served=gateway, settings=Settings(gateway_domain="g.example.com"), kubeRBACProxy={})
+    validation = outcome.children[BackendTLSPolicy, "mr"]["spec"]["validation"]
+    assert validation["hostname"] == "mr.shop.svc"
+    assert outcome.children[builtin.ConfigMap, "mr-serving-ca"]["data"] == {"ca.crt": "the CA"}
+    route = outcome.children[builtin.HTTPRoute, "model-registry-mr"]
+    assert route["metadata"]["namespace"] == NS
