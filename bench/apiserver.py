@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import compileall
 import json
 import statistics
 import subprocess
@@ -16,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import modelyard
 from bench.measure import rss_mb
 from modelyard.cli.laptop.supervisor import python
 from modelyard.kube import builtin
@@ -80,6 +82,8 @@ class Ours(Subject):
 
     async def start(self, stack: AsyncExitStack) -> None:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="modelyard-bench-")))
+        # As an installed package is; a working tree may not be, where Python is told to write no bytecode.
+        compileall.compile_dir(Path(modelyard.__file__ or "").parent, quiet=2)
         started = time.perf_counter()
         process = subprocess.Popen(
             python("modelyard.local.apiserver", "--dir", str(directory)),

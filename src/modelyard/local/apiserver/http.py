@@ -19,6 +19,8 @@ from modelyard.local.apiserver.tls import Identity
 
 log = logging.getLogger(__name__)
 
+_PIECE = 128 * 1024
+"""How many bytes of an answer are written at once."""
 _REQUEST_SECONDS = 60.0
 _BODY_SECONDS = 30.0
 _MOST_HEADER_BYTES = 64 * 1024
@@ -121,17 +123,25 @@ class Door:
         if reply.upgrade is not None:
             return await _upgraded(raw, reply.upgrade)
         body = reply.body
-        if isinstance(body, bytes):
+        if isinstance(body, bytes) and (len(body) <= _PIECE or raw.method == "HEAD"):
             response = web.Response(body=body, status=reply.status)
             _set_headers(response, reply)
             return response
         stream = web.StreamResponse(status=reply.status)
         _set_headers(stream, reply)
-        stream.enable_chunked_encoding()
+        if isinstance(body, bytes):
+            stream.content_length = len(body)
+        else:
+            stream.enable_chunked_encoding()
         try:
             await stream.prepare(raw)
-            async for chunk in body:
-                await stream.write(chunk)
+            if isinstance(body, bytes):
+                # In pieces: a connection keeps the buffers of the largest one that it ever encrypted.
+                for start in range(0, len(body), _PIECE):
+                    await stream.write(body[start : start + _PIECE])
+            else:
+                async for chunk in body:
+                    await stream.write(chunk)
             await stream.write_eof()
         except (ConnectionResetError, asyncio.CancelledError):
             # The client went away; closing the stream below ends what feeds it.

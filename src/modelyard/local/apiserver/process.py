@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
+import ctypes
 import gc
 import logging
 import secrets
@@ -18,6 +19,8 @@ import yaml
 from modelyard.local.apiserver.server import ApiServer
 from modelyard.local.apiserver.sqlite import StateUnusable
 from modelyard.local.apiserver.tls import write_private
+
+_MMAP_THRESHOLD, _ARENA_MAX = -3, -8
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,6 +58,7 @@ async def serve(
 ) -> None:
     """Serves until SIGTERM or SIGINT. The administrator's kubeconfig is written where asked (default: the directory)."""
     written = kubeconfig or directory / "kubeconfig"
+    _give_back_memory()
     # The thread that writes to the disk needs the interpreter only for moments, and every request waits for it.
     sys.setswitchinterval(0.0005)
     stop = asyncio.Event()
@@ -75,6 +79,14 @@ async def serve(
         print(f"serving on {url}, kubeconfig: {written}", flush=True)
         on_ready()
         await stop.wait()
+
+
+def _give_back_memory() -> None:
+    """glibc keeps large buffers for later once it has seen some; a server that idles most of the time gives them back."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_MMAP_THRESHOLD, 128 * 1024)
+        mallopt(_ARENA_MAX, 2)
 
 
 async def _listen(server: ApiServer, record: Path, host: str, port: int) -> str:
