@@ -55,16 +55,15 @@ def _is_email(text: str) -> bool:
 
 
 _LETTER = r"[a-zA-Z0-9\u00a1-\U0010ffff]"
-_HOSTNAME = re.compile(
-    rf"({_LETTER}((-?{_LETTER}{{0,62}})?)|({_LETTER}(({_LETTER}|-){{0,61}}{_LETTER})?\.)+[a-zA-Z\u00a1-\U0010ffff]{{2,63}})"
-)
+# `re` keeps what it compiled, when it is first used: most formats never are.
+_HOSTNAME = rf"({_LETTER}((-?{_LETTER}{{0,62}})?)|({_LETTER}(({_LETTER}|-){{0,61}}{_LETTER})?\.)+[a-zA-Z\u00a1-\U0010ffff]{{2,63}})"
 
 
 def _is_hostname(text: str) -> bool:
     return (
         len(text.encode()) <= 255
         and all(len(part.encode()) <= 63 for part in text.split("."))
-        and _HOSTNAME.fullmatch(text) is not None
+        and re.fullmatch(_HOSTNAME, text) is not None
     )
 
 
@@ -119,14 +118,12 @@ def _is_isbn13(text: str) -> bool:
     return int(digits[12]) == (10 - total % 10) % 10
 
 
-_CARDS = re.compile(
-    r"4[0-9]{12}([0-9]{3})?|5[1-5][0-9]{14}|6(011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(0[0-5]|[68][0-9])[0-9]{11}|(2131|1800|35\d{3})\d{11}"
-)
+_CARDS = r"4[0-9]{12}([0-9]{3})?|5[1-5][0-9]{14}|6(011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}|3(0[0-5]|[68][0-9])[0-9]{11}|(2131|1800|35\d{3})\d{11}"
 
 
 def _is_credit_card(text: str) -> bool:
     digits = re.sub(r"[^0-9]+", "", text)
-    if not _CARDS.fullmatch(digits):
+    if not re.fullmatch(_CARDS, digits):
         return False
     doubled = [int(digit) * (1 + index % 2) for index, digit in enumerate(reversed(digits))]
     return sum(n // 10 + n % 10 for n in doubled) % 10 == 0
@@ -153,30 +150,28 @@ def _is_date(text: str) -> bool:
     return True
 
 
-_TIME = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))")
+_TIME = r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))"
 
 
 def _is_date_time(text: str) -> bool:
     parts = text.lower().split("t")
     if len(parts) < 2 or not _is_date(parts[0]):
         return False
-    match = _TIME.fullmatch(parts[1])
+    match = re.fullmatch(_TIME, parts[1])
     return match is not None and match[1] <= "23" and match[2] <= "59" and match[3] <= "59"
 
 
-_GO_DURATION = re.compile(
+_GO_DURATION = (
     r"[-+]?(0|([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))*)"
 )
-_LONG_DURATION = re.compile(r"((\d+)\s*([A-Za-zµ]+))")
-_LONG_UNITS = re.compile(
-    r"(ns|nano.*|us|µs|micro.*|ms|milli.*|s|sec.*|m|min.*|h|hr|hour.*|d|day.*|w|wk|week.*)", re.IGNORECASE
-)
+_LONG_DURATION = r"((\d+)\s*([A-Za-zµ]+))"
+_LONG_UNITS = r"(?i:ns|nano.*|us|µs|micro.*|ms|milli.*|s|sec.*|m|min.*|h|hr|hour.*|d|day.*|w|wk|week.*)"
 
 
 def _is_duration(text: str) -> bool:
-    if _GO_DURATION.fullmatch(text):
+    if re.fullmatch(_GO_DURATION, text):
         return True
-    return any(_LONG_UNITS.fullmatch(match[3]) for match in _LONG_DURATION.finditer(text))
+    return any(re.fullmatch(_LONG_UNITS, match[3]) for match in re.finditer(_LONG_DURATION, text))
 
 
 _SHORT_NAME = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
