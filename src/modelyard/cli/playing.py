@@ -47,9 +47,10 @@ async def _play_pods(client: Client) -> bool:
             await client.delete(builtin.Pod, *key, grace=0)
             continue
         template = spec["template"]
-        labels = labels_of(template)
         pod: Object = {
-            "metadata": {"name": key.name, "namespace": key.namespace, "labels": labels},
+            "apiVersion": builtin.Pod.api_version,
+            "kind": builtin.Pod.kind,
+            "metadata": {"name": key.name, "namespace": key.namespace, "labels": labels_of(template)},
             "spec": template["spec"],
         }
         await client.create(builtin.Pod, pod)
