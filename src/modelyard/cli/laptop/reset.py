@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     # Only what we made: the folder may be one that holds other things too.
     for part in (layout.apiserver, layout.volumes, layout.kubelet, layout.logs):
         shutil.rmtree(part, ignore_errors=True)
-    for file in (layout.kubeconfig, layout.state_file):
+    for file in (layout.kubeconfig, layout.state_file, layout.directory / "ca.crt", layout.directory / "ports.json"):
         file.unlink(missing_ok=True)
     console().print(f"deleted the laptop cluster in {layout.directory}")
     return 0
