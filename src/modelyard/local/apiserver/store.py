@@ -6,6 +6,7 @@ look-ups; objects are kept as JSON bytes and decoded by who needs them."""
 from __future__ import annotations
 
 import asyncio
+import sys
 from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
@@ -71,7 +72,8 @@ class Stored:
         rules: object = None,
     ) -> None:
         self.storage = storage
-        self.namespace = namespace
+        # Every request brings its own copy of the same text.
+        self.namespace = namespace = sys.intern(namespace)
         self.name = name
         self.key = f"{namespace}/{name}" if namespace else name
         self.version = version
