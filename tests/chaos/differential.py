@@ -29,6 +29,7 @@ from tests.real.cluster import RealCluster
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _ADDRESS = re.compile(r"\b(10\.96|127\.\d+)\.\d+\.\d+\b")
+_AGE = re.compile(r"\d+s")
 _VERSION_TEXT = re.compile(r'(resourceVersion"?: ?"?|ResourceVersion in record \()\d+')
 
 
@@ -122,6 +123,8 @@ def masked(value: Any, namespace: str) -> Any:
                 key == "clusterIPs" and one != ["None"]
             ):
                 made[key] = "*"
+            elif key == "cells":
+                made[key] = ["AGE" if _AGE.fullmatch(str(cell)) else masked(cell, namespace) for cell in one]
             elif key == "columnDefinitions":
                 # The descriptions are Kubernetes' own prose.
                 made[key] = [{**column, "description": ""} for column in one]
