@@ -82,6 +82,7 @@ def registry_controller(settings: Settings) -> Controller:
         finalizer=FINALIZER,
         ready_condition="Available",
         permissions=_GRANTED,
+        concurrency=8,
     )
 
     @controller.reconcile
