@@ -54,6 +54,9 @@ class FieldChecks:
         if isinstance(metadata, dict):
             self._check_metadata_types(kind, metadata)
             _walk(self._metadata, metadata, "metadata", frozenset(), texts)
+        if obj.get("kind", kind.kind) != kind.kind:
+            # What is of another kind has no schema; validation refuses it.
+            return texts
         return texts + [_unknown(path) for path in strategy.settle(obj)]
 
     def _check_metadata_types(self, kind: Kind, metadata: Object) -> None:
