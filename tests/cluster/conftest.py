@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from modelyard.kube.config import connect
 
 from modelyard.kube.builtin import Namespace
 from modelyard.kube.client import Client
+from modelyard.kube.config import connect
 from modelyard.local.apiserver import ApiServer
 from tests.real.build import Unavailable
 from tests.real.cluster import RealCluster
