@@ -414,7 +414,8 @@ def settled_means_no_writes(story: Story) -> None:
             stage.start(counter, name="restarted")
             await stage.rest(quiet=60.0)
             for obj in (await stage.client.list(Deployment)).items:
-                await stage.client.patch(Deployment, *key_of(obj), {"metadata": {"annotations": {"someone": "else"}}})
+                # A label, not an annotation: that makes a new generation of a Deployment, which counts for readiness.
+                await stage.client.patch(Deployment, *key_of(obj), {"metadata": {"labels": {"someone": "else"}}})
             await stage.rest(quiet=600.0)
 
         await play(story, between=at_the_end)
