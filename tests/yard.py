@@ -17,7 +17,7 @@ from modelyard.kube import builtin
 from modelyard.kube.client import Client
 from modelyard.kube.conditions import find_condition
 from modelyard.kube.crd import Definition, definition_of
-from modelyard.kube.errors import AlreadyExists, ApiError, Conflict, NotFound
+from modelyard.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, ServerError
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import conditions_of, generation_of, key_of, metadata_of, owners_of
 from modelyard.kube.selectors import parse_labels
@@ -42,7 +42,7 @@ _CONFIGURATIONS = {
     kind.kind: kind for kind in (builtin.MutatingWebhookConfiguration, builtin.ValidatingWebhookConfiguration)
 }
 Check = Callable[[Object], Any]
-PATIENCE = 20.0
+PATIENCE = 60.0
 """How long a server may take until something is true, in seconds."""
 
 
@@ -391,11 +391,22 @@ class ApiYard(Yard):
         self._made.append((kind, self._key(kind, name, namespace)))
         obj = self._object(kind, name, namespace, body)
         status = obj.pop("status", None)
-        made = await self.client.create(kind, obj)
+        made = await self._created(kind, obj)
         await self._noticed(kind, made)
         if status is not None:
             await self.set_status(kind, name, status, namespace=namespace)
         return made
+
+    async def _created(self, kind: Kind, obj: Object) -> Object:
+        """A definition's new conversion webhook is in force a moment after it was written; until then the old one is asked."""
+        deadline = asyncio.get_running_loop().time() + PATIENCE
+        while True:
+            try:
+                return await self.client.create(kind, obj)
+            except ServerError as error:
+                if "conversion webhook" not in str(error) or asyncio.get_running_loop().time() > deadline:
+                    raise
+                await asyncio.sleep(0.1)
 
     async def _noticed(self, kind: Kind, obj: Object, *, gone: bool = False) -> None:
         """Until the controllers know what was written: only then does their rest mean anything."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from modelyard.kube.builtin import Namespace
+from modelyard.kube.builtin import CustomResourceDefinition, Namespace
 from modelyard.kube.client import Client
 from modelyard.kube.config import connect
 from modelyard.local.apiserver import ApiServer
@@ -49,7 +49,15 @@ class Api:
         self._clients.append(client)
         return client
 
+    async def forget_conversions(self) -> None:
+        """No definition may point at a webhook of a test that is over: a namespace that ends could not be emptied."""
+        for crd in (await self.client.list(CustomResourceDefinition)).items:
+            if crd["spec"].get("conversion", {}).get("strategy") == "Webhook":
+                stanza = {"spec": {"conversion": {"strategy": "None", "webhook": None}}}
+                await self.client.patch(CustomResourceDefinition, "", crd["metadata"]["name"], stanza)
+
     async def close(self) -> None:
+        await self.forget_conversions()
         for client in self._clients:
             await client.close()
         await self.client.close()
