@@ -215,7 +215,7 @@ def paths(ours: Any, real: Any, at: str = "") -> list[str]:
 
 async def until(client: Client, kind: Kind, namespace: str, name: str, *, there: bool) -> None:
     """Waits for what controllers do on their own time: default accounts come, and what only the collector holds goes."""
-    for _ in range(200):
+    for _ in range(3000):  # the collector learns of a new kind within half a minute
         found = await client.find(kind, namespace, name)
         held = set((found or {}).get("metadata", {}).get("finalizers") or ()) - {
             "orphan",

@@ -69,6 +69,9 @@ def refusal(code: int, reason: str, message: str = "a fault of the test") -> Ans
 class Fault:
     """Nothing goes wrong. Subclasses change that."""
 
+    lateness = 0.0
+    """How long after it happened something may still come."""
+
     async def before(self, sent: Sent) -> Response | None:
         """May answer in place of the server, wait, or raise."""
         return None
@@ -208,6 +211,8 @@ class LateWatch(Fault):
     def __init__(self, resource: str, seconds: float) -> None:
         self._resource = resource
         self._seconds = seconds
+        # Each event of a burst waits behind the one before.
+        self.lateness = 20 * seconds
 
     async def event(self, sent: Sent, chunk: bytes) -> bytes:
         if self._resource in ("", sent.resource):

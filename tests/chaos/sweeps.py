@@ -75,6 +75,8 @@ class Story:
     """Kinds and names (`Secret hi-key`) whose data is random: only its keys are compared."""
     passing: Sequence[Kind] = ()
     """Kinds that only tell what happened on the way (Jobs that are done): they are not compared."""
+    delays: Sequence[float] = (0.7, 4.0, 25.0)
+    """How late each watch is made, in seconds."""
     lease: bool = False
     ground: Callable[[], Sequence[Controller]] = list
     """Controllers that play more of the rest of the cluster than Deployments; no fault is between them and the API."""
@@ -220,7 +222,7 @@ async def play(
             await _rest_or_restart(stage, made)
             if between is not None:
                 await between(stage, number)
-        await stage.rest(quiet=30.0)
+        await stage.rest(quiet=30.0 + (made.lateness if made else 0.0))
         ending = await stage.snapshot()
         after = [await server.client().find(kind, *key_of(obj)) for kind, obj in story.foreign]
         assert after == before, f"{story.name}: a foreign object was touched"
@@ -233,7 +235,8 @@ async def play(
 async def _rest_or_restart(stage: Stage, fault: Fault | None) -> None:
     """A crashed process is started again, without the fault."""
     if not isinstance(fault, CrashAfterWrite) or fault.crashed.is_set():
-        await stage.rest()
+        # A step is over when its last event has come: two steps at once are another story, with another end.
+        await stage.rest(quiet=2.0 + (fault.lateness if fault else 0.0))
         return
     rest = asyncio.ensure_future(stage.rest())
     crash = asyncio.ensure_future(fault.crashed.wait())
@@ -331,9 +334,9 @@ def lose_every_event(story: Story, *, sample: int = 6) -> None:
         compare(story, ending, base.ending, f"watches cut at event {number}")
 
 
-def every_watch_late(story: Story, *, delays: Sequence[float] = (0.7, 4.0, 25.0), sample: int = 4) -> None:
+def every_watch_late(story: Story, *, sample: int = 4) -> None:
     base = baseline(story)
-    chosen = [(resource, delay) for delay in delays for resource in sorted(base.watched)]
+    chosen = [(resource, delay) for delay in story.delays for resource in sorted(base.watched)]
     for number in points(len(chosen), sample):
         resource, delay = chosen[number - 1]
         ending, _ = virtually(play(story, partial(LateWatch, resource, delay)))

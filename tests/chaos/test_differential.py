@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -29,10 +28,10 @@ def cluster() -> Iterator[RealCluster]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("wide", [False, True], ids=["common requests", "more kinds and rarer requests"])
-def test_both_servers_answer_alike(cluster: RealCluster, wide: bool) -> None:
-    seed = int(os.environ.get("SEED") or time.time())
-    done, differences, left_out = asyncio.run(fuzz(cluster, 100_000, seed, SECONDS / 2, SHOWN, wide=wide))
+def test_both_servers_answer_alike(cluster: RealCluster) -> None:
+    """One seed, so that a failure is the change's; other seeds and `--wide` are for looking: `python -m tests.chaos.differential`."""
+    seed = int(os.environ.get("SEED") or 1)
+    done, differences, left_out = asyncio.run(fuzz(cluster, 500, seed, SECONDS, SHOWN, wide=False))
     assert done > len(left_out), "the real server answered nothing"
     told = "\n\n".join(map(str, differences))
     assert not differences, f"SEED={seed}, after {done} sequences:\n\n{told}"
