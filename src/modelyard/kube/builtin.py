@@ -39,13 +39,23 @@ PriorityClass = Kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasse
 Role = Kind("rbac.authorization.k8s.io", "v1", "Role", "roles")
 RoleBinding = Kind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings")
 ClusterRole = Kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles", namespaced=False)
-ClusterRoleBinding = Kind("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False)
+ClusterRoleBinding = Kind(
+    "rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
+)
 
 MutatingWebhookConfiguration = Kind(
-    "admissionregistration.k8s.io", "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", namespaced=False
+    "admissionregistration.k8s.io",
+    "v1",
+    "MutatingWebhookConfiguration",
+    "mutatingwebhookconfigurations",
+    namespaced=False,
 )
 ValidatingWebhookConfiguration = Kind(
-    "admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", namespaced=False
+    "admissionregistration.k8s.io",
+    "v1",
+    "ValidatingWebhookConfiguration",
+    "validatingwebhookconfigurations",
+    namespaced=False,
 )
 CustomResourceDefinition = Kind(
     "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False
@@ -53,7 +63,9 @@ CustomResourceDefinition = Kind(
 APIService = Kind("apiregistration.k8s.io", "v1", "APIService", "apiservices", namespaced=False)
 TokenReview = Kind("authentication.k8s.io", "v1", "TokenReview", "tokenreviews", namespaced=False)
 SelfSubjectReview = Kind("authentication.k8s.io", "v1", "SelfSubjectReview", "selfsubjectreviews", namespaced=False)
-SubjectAccessReview = Kind("authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", namespaced=False)
+SubjectAccessReview = Kind(
+    "authorization.k8s.io", "v1", "SubjectAccessReview", "subjectaccessreviews", namespaced=False
+)
 LocalSubjectAccessReview = Kind("authorization.k8s.io", "v1", "LocalSubjectAccessReview", "localsubjectaccessreviews")
 SelfSubjectAccessReview = Kind(
     "authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews", namespaced=False
