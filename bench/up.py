@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from bench.measure import cpu_seconds, pss_mb
+from modelyard.kube.kinds import Object
 
 QUICKSTART = Path(__file__).parents[1] / "examples" / "quickstart.yaml"
 
@@ -47,12 +48,42 @@ def cost(directory: Path, seconds: float) -> tuple[dict[str, float], float]:
     return {name: pss_mb(pid) for name, pid in pids.items()}, 100 * used / seconds
 
 
+def idle_with_pods(folder: Path, count: int, seconds: float) -> float:
+    """The share of one CPU that the plane uses while pods run that are probed, have a memory limit, and do nothing else."""
+    directory, manifest = folder / "pods", folder / "pods.json"
+    manifest.write_text(json.dumps(pods(count)))
+    modelyard("up", "--dir", str(directory), "--detach", "--operators", "mlflow", "--apply", str(manifest))
+    _, idle = cost(directory, seconds)
+    modelyard("down", "--dir", str(directory))
+    return idle
+
+
+def pods(count: int) -> Object:
+    container: Object = {
+        "name": "main",
+        "image": "modelyard/http-echo:1",
+        "readinessProbe": {"httpGet": {"path": "/", "port": 8080}},
+        "resources": {"limits": {"memory": "64Mi"}},
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {
+            "replicas": count,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}},
+        },
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="fresh starts to take the median of")
     parser.add_argument(
         "--cold", action="store_true", help="also once with an empty image cache (downloads several hundred MB)"
     )
+    parser.add_argument("--pods", type=int, default=5, help="small pods beside which idle CPU is measured once more")
     parser.add_argument("--quiet", type=float, default=60.0, help="seconds over which idle CPU is measured")
     args = parser.parse_args()
     if args.rounds < 1:
@@ -73,6 +104,7 @@ def main() -> None:
             if number == args.rounds:
                 memory, idle = cost(directory, args.quiet)
             modelyard("down", "--dir", str(directory))
+        idle_pods = idle_with_pods(Path(folder), args.pods, args.quiet)
         cold = None
         if args.cold:
             with tempfile.TemporaryDirectory(prefix="modelyard-cold-") as cache:
@@ -81,13 +113,14 @@ def main() -> None:
                 print(f"cold image cache: {cold:.1f} s")
     for name, size in memory.items():
         print(f"{name:12} {size:7.1f} MB (PSS)")
-    print(f"idle: {idle:.2f} % of one CPU")
+    print(f"idle: {idle:.2f} % of one CPU with MLflow, {idle_pods:.2f} % with {args.pods} small pods that are probed")
     result = {
         "mlflow_available_s": round(statistics.median(fresh), 1),
         "second_up_s": round(statistics.median(second), 1),
         "cold_s": round(cold, 1) if cold else None,
         "plane_rss_mb": round(sum(memory.values()), 1),
         "idle_cpu_percent": round(idle, 2),
+        "idle_with_pods_cpu_percent": round(idle_pods, 2),
     }
     print(json.dumps(result))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pwd
@@ -14,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from modelyard.local.kubelet import keeper
+from modelyard.local.kubelet.runtime import scope
 from tests.e2e.conftest import Kubectl, kubectl_for, wait_until
 
 
@@ -79,8 +82,37 @@ class Laptop:
         return int(self.state()["parts"][part])
 
     def kill(self, part: str) -> None:
-        """SIGKILL of one part, or of the supervisor (`up`)."""
-        os.kill(self.state()["pid"] if part == "up" else self.pid(part), signal.SIGKILL)
+        """SIGKILL of one part, of the supervisor (`up`) or of the kubelet's `keeper`."""
+        match part:
+            case "up":
+                pid = int(self.state()["pid"])
+            case "keeper":
+                pid = next(pid for pid, line in self.processes().items() if keeper.__name__ in line)
+            case _:
+                pid = self.pid(part)
+        os.kill(pid, signal.SIGKILL)
+
+    def processes(self) -> dict[int, str]:
+        """Every process of this machine that belongs to the cluster: it knows the folder, or runs in a container."""
+        return self._marked(str(self.directory).encode()) | self._marked(self._mark)
+
+    def containers(self) -> int:
+        """How many containers have processes."""
+        marks = {item for pid in self._marked(self._mark) for item in _environment(pid) if item.startswith(self._mark)}
+        return len(marks)
+
+    @property
+    def _mark(self) -> bytes:
+        return f"{keeper.MARKER}={scope(str(self.directory / 'kubelet'))}/".encode()
+
+    def _marked(self, text: bytes) -> dict[int, str]:
+        found = {}
+        for pid in (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
+            with contextlib.suppress(OSError):
+                line = Path(f"/proc/{pid}/cmdline").read_bytes()
+                if pid != os.getpid() and any(text in item for item in (line, *_environment(pid))):
+                    found[pid] = line.replace(b"\0", b" ").decode(errors="replace")[:200]
+        return found
 
     def logs(self) -> str:
         found = sorted((self.directory / "logs").glob("*.log"))
@@ -95,3 +127,10 @@ class Laptop:
                 assert "error" not in said.lower(), said
                 return
             time.sleep(0.3)
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []

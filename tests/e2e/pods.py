@@ -118,6 +118,12 @@ class Plane:
         found = await self.client.list(builtin.Event, NAMESPACE)
         return [(item["reason"], item["message"]) for item in found.items if item["involvedObject"]["name"] == pod]
 
+    async def renewed(self) -> None:
+        """The next renewal of the node's lease."""
+        async for event in self.client.watch(builtin.Lease, "kube-node-lease", resource_version="0"):
+            if event.type == "MODIFIED":
+                return
+
     async def token(self, account: str) -> str:
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
         path = builtin.ServiceAccount.path(NAMESPACE, account, "token")

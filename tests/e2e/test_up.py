@@ -18,6 +18,7 @@ import pytest
 import modelyard
 from tests.e2e.conftest import wait_until
 from tests.e2e.laptop import Laptop
+from tests.e2e.writer import Writer
 
 ECHO = """
 apiVersion: apps/v1
@@ -51,29 +52,13 @@ def ready(cluster: Laptop, name: str) -> int:
     return int((found or {}).get("status", {}).get("readyReplicas") or 0)
 
 
-def processes_of(directory: Path) -> list[str]:
-    """Command lines of processes that know this cluster's folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
-            except OSError:
-                continue
-            if str(directory).encode() in text:
-                found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")[:200])
-    return found
-
-
 def test_down_leaves_no_process_and_up_goes_on_from_there(own: Laptop) -> None:
     own.start()
     own.apply(ECHO.format(name="web", replicas=2))
     own.wait(lambda: ready(own, "web") == 2, "both replicas are ready")
     own.kubectl("create", "configmap", "kept", "--from-literal=a=b")
     own.stop()
-    wait_until(
-        lambda: processes_of(own.directory) == [], f"no process is left: {processes_of(own.directory)}", seconds=20
-    )
+    wait_until(lambda: own.processes() == {}, "no process is left", seconds=20)
     own.start()
     assert own.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}") == "b"
     own.wait(lambda: ready(own, "web") == 2, "both replicas came back")
@@ -105,7 +90,7 @@ def test_everything_is_back_after_the_supervisor_was_killed(own: Laptop) -> None
     own.wait(lambda: ready(own, "web") == 1, "the replica is ready")
     own.kubectl("create", "configmap", "kept", "--from-literal=a=b")
     own.kill("up")
-    wait_until(lambda: processes_of(own.directory) == [], "nothing outlives the supervisor", seconds=60)
+    wait_until(lambda: own.processes() == {}, "nothing outlives the supervisor", seconds=60)
     own.start()
     assert own.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}") == "b"
     own.wait(lambda: ready(own, "web") == 1, "the replica came back")
@@ -116,17 +101,24 @@ def test_ten_times_every_part_is_killed_under_load(own: Laptop) -> None:
     own.start()
     own.apply(ECHO.format(name="web", replicas=3))
     own.wait(lambda: ready(own, "web") == 3, "all replicas are ready")
-    for number in range(10):
-        for part in ("apiserver", "controllers", "kubelet", "up"):
-            name = f"r{number}-{part}"
-            own.kubectl("create", "configmap", name, "--from-literal=a=b")
-            own.kill(part)
-            if part == "up":
-                wait_until(lambda: processes_of(own.directory) == [], "nothing outlives the supervisor", seconds=60)
-                own.start()
-            own.wait(lambda: "ok" in own.kubectl("get", "--raw", "/readyz", code=None), "the API answers")
-            assert own.kubectl("get", "configmap", name, "-o", "jsonpath={.data.a}") == "b"
-            own.wait(lambda: ready(own, "web") == 3, f"all replicas are ready again after {name}")
+    with Writer(own.directory / "kubeconfig") as load:
+        for number in range(10):
+            for part in ("apiserver", "controllers", "kubelet", "keeper", "up"):
+                kill_and_recover(own, part, 2 + number % 3, load)
+    assert load.lost() == {}
+
+
+def kill_and_recover(cluster: Laptop, part: str, replicas: int, load: Writer) -> None:
+    cluster.kubectl("scale", "deploy", "web", f"--replicas={replicas}")
+    before = load.acknowledged
+    cluster.wait(lambda: load.acknowledged > before + 20, "the load is written")
+    cluster.kill(part)
+    if part == "up":
+        wait_until(lambda: cluster.processes() == {}, "nothing outlives the supervisor")
+        cluster.start()
+    cluster.wait(lambda: "ok" in cluster.kubectl("get", "--raw", "/readyz", code=None), "the API answers")
+    cluster.wait(lambda: ready(cluster, "web") == replicas, f"{replicas} replicas are ready after {part} was killed")
+    cluster.wait(lambda: cluster.containers() == replicas, f"{replicas} containers run after {part} was killed")
 
 
 def test_two_clusters_run_side_by_side(own: Laptop, kubectl_program: str, tmp_path: Path) -> None:
