@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import socket
 import ssl
@@ -11,12 +12,14 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import yaml
 
+from modelyard.local.kubelet.namespaces import die_with_parent
 from tests.real.build import build
 
 WORKLOADS = (
@@ -142,8 +145,13 @@ class RealCluster:
 
     def _run(self, program: str, *arguments: str) -> None:
         log = (self.directory / f"{program}.log").open("wb")
+        # However a test run ends, its servers end with it.
         process = subprocess.Popen(
-            [str(self._programs / program), *arguments], stdout=log, stderr=log, start_new_session=True
+            [str(self._programs / program), *arguments],
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=partial(die_with_parent, os.getpid()),
         )
         self._processes.append((program, process))
 
