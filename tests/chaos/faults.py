@@ -10,37 +10,12 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from modelyard.kube.errors import Unreachable
-from modelyard.kube.transport import Response, Transport
+from modelyard.kube.transport import Around, Response, Sent, Transport
 
 
-@dataclass(frozen=True)
-class Sent:
-    """A request on its way."""
-
-    method: str
-    path: str
-    query: Mapping[str, str]
-
-    @property
-    def is_write(self) -> bool:
-        return self.method != "GET"
-
-    @property
-    def is_watch(self) -> bool:
-        return "watch" in self.query
-
-    @property
-    def resource(self) -> str:
-        """The plural that the path is about."""
-        parts = self.path.strip("/").split("/")[2 if self.path.startswith("/api/") else 3 :]
-        if parts[:1] == ["namespaces"] and len(parts) > 2:
-            parts = parts[2:]
-        return parts[0] if parts else ""
-
-    @property
-    def is_business(self) -> bool:
-        """A write of the controllers' own; leases and Events are the runtime's."""
-        return self.is_write and self.resource not in ("leases", "events")
+def is_business(sent: Sent) -> bool:
+    """A write of the controllers' own; leases and Events are the runtime's."""
+    return sent.is_write and sent.resource not in ("leases", "events")
 
 
 @dataclass(frozen=True)
@@ -87,36 +62,23 @@ class Fault:
 MakeFault: TypeAlias = Callable[[], Fault]
 
 
-class FaultyTransport:
+class FaultyTransport(Around):
     """Passes requests on, unless the fault says otherwise. Once it is dead, nothing gets out any more."""
 
     def __init__(self, inner: Transport, fault: Fault) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._fault = fault
         self.dead = False
 
-    async def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        timeout: float | None = None,
-    ) -> Response:
+    async def pass_on(self, sent: Sent) -> Response:
         if self.dead:
             raise Unreachable("the process is dead")
-        sent = Sent(method, path, query or {})
         answer = await self._fault.before(sent)
         if answer is not None:
             return answer
-        response = await self._inner.send(method, path, query=query, headers=headers, body=body, timeout=timeout)
+        response = await super().pass_on(sent)
         await self._fault.after(sent)
         return _Watched(response, sent, self._fault) if sent.is_watch else response
-
-    async def close(self) -> None:
-        await self._inner.close()
 
 
 class _Watched:
@@ -155,7 +117,7 @@ class Counter(Fault):
         self.watched: set[str] = set()
 
     async def after(self, sent: Sent) -> None:
-        if sent.is_business:
+        if is_business(sent):
             self.writes.append(f"{sent.method} {sent.path}")
 
     async def event(self, sent: Sent, chunk: bytes) -> bytes:
@@ -177,7 +139,7 @@ class CrashAfterWrite(Fault):
         return None
 
     async def after(self, sent: Sent) -> None:
-        if sent.is_business:
+        if is_business(sent):
             self._left -= 1
             if self._left == 0:
                 self.crashed.set()

@@ -23,6 +23,7 @@ from modelyard.kube.crd import Definition, definition_of
 from modelyard.kube.errors import Conflict, MethodNotAllowed, NotFound
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import key_of, metadata_of
+from modelyard.kube.transport import resource_of
 from modelyard.local.apiserver import ApiServer
 from modelyard.runtime.controller import Controller
 from modelyard.runtime.desired import Desired, Live
@@ -40,7 +41,6 @@ from tests.chaos.faults import (
     LoseEvent,
     Partition,
     RandomErrors,
-    Sent,
 )
 
 T = TypeVar("T")
@@ -444,5 +444,5 @@ def two_planes_one_lease(story: Story) -> None:
 
 
 def _resource(write: str) -> str:
-    method, path = write.split(" ", 1)
-    return Sent(method, path, {}).resource
+    _, path = write.split(" ", 1)
+    return resource_of(path)

@@ -29,7 +29,7 @@ from modelyard.operators.demo.controller import greetings
 from modelyard.operators.demo.webhooks import CONVERSIONS, WEBHOOKS
 from modelyard.runtime.certificates import CertificateKeeper, SecretCertificates, Trust
 from modelyard.runtime.manager import Manager
-from modelyard.runtime.metrics import MeteredTransport, Metrics
+from modelyard.runtime.metrics import Metrics
 from modelyard.runtime.webhooks import (
     ServiceAddress,
     Webhooks,
@@ -120,7 +120,7 @@ async def test_a_greeting_lives_and_dies_and_a_restart_writes_nothing(api: Api) 
             await plane.idle(quiet=0.3)
 
         metrics = Metrics()
-        async with Manager(Client(MeteredTransport(user.transport, metrics)), [greetings()], metrics=metrics) as plane:
+        async with Manager(user, [greetings()], metrics=metrics) as plane:
             await plane.idle(quiet=0.5)
             assert plane.engines[0].passes
             assert written(metrics) == 0

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 import msgspec
 
@@ -14,7 +13,7 @@ from modelyard.kube.client import Client
 from modelyard.kube.errors import AlreadyExists
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.objects import key_of, namespace_of, status_of, uid_of
-from modelyard.kube.transport import Response, Transport
+from modelyard.kube.transport import Around, Response, Sent, Transport
 from modelyard.runtime.controller import Fixed
 from modelyard.runtime.manager import Manager
 from modelyard.runtime.operator import Operator
@@ -26,34 +25,22 @@ _ROUNDS = 12
 """More steps one after the other than any operator has."""
 
 
-@dataclass
-class Recorder:
+class Recorder(Around):
     """A transport that remembers what was applied and deleted."""
 
-    transport: Transport
-    applied: dict[str, Object] = field(default_factory=dict)
-    """The last object applied at each path; a path that was deleted since is not there."""
+    def __init__(self, inner: Transport) -> None:
+        super().__init__(inner)
+        self.applied: dict[str, Object] = {}
+        """The last object applied at each path; a path that was deleted since is not there."""
 
-    async def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        timeout: float | None = None,
-    ) -> Response:
-        response = await self.transport.send(method, path, query=query, headers=headers, body=body, timeout=timeout)
-        place = path.partition("?")[0]
-        if response.status < 300 and method == "DELETE":
+    async def pass_on(self, sent: Sent) -> Response:
+        response = await super().pass_on(sent)
+        place = sent.path.partition("?")[0]
+        if response.status < 300 and sent.method == "DELETE":
             self.applied.pop(place, None)
-        elif response.status < 300 and (headers or {}).get("Content-Type") == _APPLY:
-            self.applied[place] = msgspec.json.decode(body)
+        elif response.status < 300 and sent.headers.get("Content-Type") == _APPLY:
+            self.applied[place] = msgspec.json.decode(sent.body)
         return response
-
-    async def close(self) -> None:
-        await self.transport.close()
 
 
 async def simulate(

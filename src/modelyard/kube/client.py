@@ -91,6 +91,10 @@ class Client:
         self._timeout = timeout
         self._retries = retries
 
+    def through(self, wrap: Callable[[Transport], Transport]) -> Client:
+        """The same client, with its requests taken through a transport around its own."""
+        return Client(wrap(self.transport), timeout=self._timeout, retries=self._retries)
+
     async def __aenter__(self) -> Client:
         return self
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 
@@ -38,6 +39,66 @@ class Transport(Protocol):
     ) -> Response: ...
 
     async def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request on its way."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+    timeout: float | None
+
+    @property
+    def is_write(self) -> bool:
+        return self.method != "GET"
+
+    @property
+    def is_watch(self) -> bool:
+        return "watch" in self.query
+
+    @property
+    def resource(self) -> str:
+        """The plural that the path is about."""
+        return resource_of(self.path)
+
+
+class Around:
+    """A transport around another. Subclasses look at what passes, or stand in its way."""
+
+    def __init__(self, inner: Transport) -> None:
+        self.inner = inner
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        timeout: float | None = None,
+    ) -> Response:
+        return await self.pass_on(Sent(method, path, query or {}, headers or {}, body, timeout))
+
+    async def pass_on(self, sent: Sent) -> Response:
+        return await self.inner.send(
+            sent.method, sent.path, query=sent.query, headers=sent.headers, body=sent.body, timeout=sent.timeout
+        )
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+def resource_of(path: str) -> str:
+    """The plural that a path of the API is about."""
+    parts = path.strip("/").split("/")[2 if path.startswith("/api/") else 3 :]
+    if parts[:1] == ["namespaces"] and len(parts) > 2:
+        parts = parts[2:]
+    return parts[0] if parts else ""
 
 
 class Socket(Protocol):

@@ -20,7 +20,7 @@ from modelyard.runtime.cluster import declared_kinds
 from modelyard.runtime.controller import Controller
 from modelyard.runtime.engine import Engine
 from modelyard.runtime.lease import Elector, LeaseSettings
-from modelyard.runtime.metrics import Metrics
+from modelyard.runtime.metrics import MeteredTransport, Metrics
 from modelyard.runtime.served import Served
 from modelyard.runtime.watching import Timing
 
@@ -59,8 +59,8 @@ class Manager:
                     f"the field manager of controller {controller.name} must begin with {FIELD_MANAGERS!r}, "
                     f"not {controller.field_manager!r}: only such fields are kept in the caches"
                 )
-        self.client = client
         self.metrics = metrics if metrics is not None else Metrics()
+        self.client = client = client.through(lambda transport: MeteredTransport(transport, self.metrics))
         for controller in controllers:
             self.metrics.declare(controller.name, controller.concurrency)
         self.elector: Elector | None = None

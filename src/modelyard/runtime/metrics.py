@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.platform_collector import PlatformCollector
 from prometheus_client.process_collector import ProcessCollector
 
 from modelyard.kube.errors import Unreachable
-from modelyard.kube.transport import Response, Transport
+from modelyard.kube.transport import Around, Response, Sent, Transport
 
 _RECONCILE_BUCKETS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 1.75, 2.0,
@@ -141,33 +139,19 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-class MeteredTransport:
+class MeteredTransport(Around):
     """A transport that counts its requests."""
 
-    def __init__(self, transport: Transport, metrics: Metrics, host: str = "") -> None:
-        self._transport = transport
+    def __init__(self, inner: Transport, metrics: Metrics, host: str = "") -> None:
+        super().__init__(inner)
         self._metrics = metrics
         self._host = host
 
-    async def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        timeout: float | None = None,
-    ) -> Response:
+    async def pass_on(self, sent: Sent) -> Response:
         try:
-            response = await self._transport.send(
-                method, path, query=query, headers=headers, body=body, timeout=timeout
-            )
+            response = await super().pass_on(sent)
         except Unreachable:
-            self._metrics.requested(method, "<error>", self._host)
+            self._metrics.requested(sent.method, "<error>", self._host)
             raise
-        self._metrics.requested(method, str(response.status), self._host)
+        self._metrics.requested(sent.method, str(response.status), self._host)
         return response
-
-    async def close(self) -> None:
-        await self._transport.close()

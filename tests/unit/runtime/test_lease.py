@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from modelyard.kube.builtin import Lease
 from modelyard.kube.client import Client
 from modelyard.kube.errors import Unreachable
-from modelyard.kube.transport import Response, Transport
+from modelyard.kube.transport import Around, Response, Sent
 from modelyard.local.apiserver import ApiServer
 from modelyard.runtime.lease import Elector, LeaseSettings
 
@@ -24,29 +23,15 @@ def clock() -> datetime:
     return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=asyncio.get_running_loop().time())
 
 
-class Cable:
+class Cable(Around):
     """A transport that can be pulled out."""
 
-    def __init__(self, inner: Transport) -> None:
-        self._inner = inner
-        self.pulled = False
+    pulled = False
 
-    async def send(
-        self,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
-        timeout: float | None = None,
-    ) -> Response:
+    async def pass_on(self, sent: Sent) -> Response:
         if self.pulled:
             raise Unreachable("the cable is pulled out")
-        return await self._inner.send(method, path, query=query, headers=headers, body=body, timeout=timeout)
-
-    async def close(self) -> None:
-        return
+        return await super().pass_on(sent)
 
 
 class Process:
