@@ -43,14 +43,15 @@ class Discovery:
         path = request.path.rstrip("/") or "/"
         parts = path.strip("/").split("/")
         if path == "/version":
+            _only_read(request)
             return self._plain(request, "version", self._version_info)
         if path == "/":
             return self._plain(request, "/", lambda: {"paths": sorted({*self._paths(), *extra_paths})})
         if parts[0] not in ("api", "apis") or len(parts) > (2 if parts[0] == "api" else 3):
             return None
-        if request.method not in ("GET", "HEAD"):
-            return None
         if len(parts) == 1:
+            if parts[0] == "api":
+                _only_read(request)
             return self._root(request, parts[0])
         if parts[0] == "api":
             return self._resources(request, "", parts[1])
@@ -136,7 +137,11 @@ class Discovery:
     def _resources(self, request: Request, group: str, version: str) -> Reply:
         served = self._served(group, version)
         if not served:
-            raise problems.no_such_path()
+            if self._registry.is_builtin(group):
+                raise problems.no_such_path()
+            return Reply(404, b"404 page not found\n", "text/plain; charset=utf-8")
+        if not served[0].custom:
+            _only_read(request)
 
         def build() -> Object:
             head = {"kind": "APIResourceList", "apiVersion": "v1"} if group else {"kind": "APIResourceList"}
@@ -165,6 +170,11 @@ class Discovery:
         return {
             "kind": "APIGroupDiscoveryList", "apiVersion": f"apidiscovery.k8s.io/{version}", "metadata": {}, "items": items,
         }  # fmt: skip
+
+
+def _only_read(request: Request) -> None:
+    if request.method != "GET":
+        raise problems.method_not_served()
 
 
 def _aggregated_version(accept: str) -> str:

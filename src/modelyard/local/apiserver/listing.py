@@ -81,10 +81,11 @@ class Lists:
         version = request.param("resourceVersion")
         if version and version != "0":
             if not version.isdecimal():
-                raise problems.bad_request(
-                    f"invalid resource version: resourceVersion: Invalid value: {problems.go_quote(version)}: "
-                    f"strconv.ParseUint: parsing {problems.go_quote(version)}: invalid syntax"
+                quoted = problems.go_quote(version)
+                message = (
+                    f"resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: invalid syntax"
                 )
+                raise problems.custom(500, "", message)
             await self.reach(int(version))
         stored = self._store.get(resource.storage, namespace, name)
         stale = self._faults.stale_version(resource.kind.resource)

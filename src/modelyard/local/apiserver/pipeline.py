@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from modelyard.kube.kinds import Kind, Object
-from modelyard.local.apiserver import bodies, negotiation, options, patching, paths, problems, rendering, scale
+from modelyard.local.apiserver import bodies, health, negotiation, options, patching, paths, problems, rendering, scale
 from modelyard.local.apiserver.deletion import Deletion
 from modelyard.local.apiserver.hooks import Attributes
 from modelyard.local.apiserver.negotiation import Format
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _TEXT = "text/plain; charset=utf-8"
-_HEALTH = frozenset(("livez", "readyz", "healthz"))
+_NAMED_ONLY = frozenset(("update", "patch"))
+"""Verbs that a whole collection does not have."""
 
 
 @dataclass(slots=True)
@@ -86,19 +87,24 @@ class Pipeline:
             verb=target.verb, group=target.group, version=target.version, resource=target.resource, subresource=target.subresource,
             namespace=target.namespace, name=target.name,
         )  # fmt: skip
-        if not target.verb:
-            raise problems.method_not_served()
         if server.faults.active:
             await server.faults.before(target, server)
         await self._authorize(attributes_of(request, user, target))
         resource = server.registry.lookup(target.group, target.version, target.resource)
         if resource is None or not _addressed(resource, target):
-            if (target.group == "" and target.version == "v1") or server.registry.serves(target.group, target.version):
+            if server.registry.is_builtin(target.group):
                 raise problems.no_such_path()
             return Reply(404, b"404 page not found\n", _TEXT)
+        if not target.verb:
+            raise problems.method_not_served()
         warnings = [resource.deprecation] if resource.deprecation else []
         exchange = Exchange(request, user, target, resource, negotiation.negotiate(request), warnings)
-        reply = await self._dispatch(exchange)
+        try:
+            reply = await self._dispatch(exchange)
+        except Problem as problem:
+            # What was seen before the refusal is told with it.
+            problem.headers += rendering.warning_headers(exchange.warnings)
+            raise
         if exchange.warnings:
             reply.headers += rendering.warning_headers(exchange.warnings)
         return reply
@@ -112,12 +118,7 @@ class Pipeline:
         reply = await self._server.hooks.documents.reply(request)
         if reply is not None:
             return reply
-        first = request.path.strip("/").partition("/")[0]
-        if first in _HEALTH and request.method in ("GET", "HEAD"):
-            if request.flag("verbose"):
-                return Reply(200, f"[+]ping ok\n{first} check passed\n".encode(), _TEXT)
-            return Reply(200, b"ok", _TEXT)
-        return Reply(404, b"404 page not found\n", _TEXT)
+        return health.reply(request) or Reply(404, b"404 page not found\n", _TEXT)
 
     async def _dispatch(self, exchange: Exchange) -> Reply:
         target, resource = exchange.target, exchange.resource
@@ -133,6 +134,8 @@ class Pipeline:
                 return await self._scale(exchange)
             return await self._verb(exchange, subresource)
         if target.verb not in resource.verbs or (target.verb == "create" and target.name):
+            raise problems.method_not_served()
+        if not target.name and target.verb in _NAMED_ONLY:
             raise problems.method_not_served()
         if resource.handler is not None:
             return await self._call(exchange, resource.handler)
@@ -318,11 +321,10 @@ def _status_reply(problem: Problem, request: Request) -> Reply:
 def _addressed(resource: ServedResource, target: Target) -> bool:
     """Whether the path's form fits the resource's scope."""
     if resource.kind.namespaced:
-        if not target.namespace and (target.name or target.verb == "create"):
-            if target.verb == "create" and not target.name:
-                raise problems.method_not_served()
-            return False
-        return True
+        if not target.namespace and not target.name and target.verb in ("create", "deletecollection"):
+            # All namespaces at once can be read, never written.
+            raise problems.method_not_served()
+        return bool(target.namespace) or not target.name
     return not target.namespace or target.resource == "namespaces"
 
 

@@ -26,6 +26,9 @@ class Strategy(Protocol):
     counts_generation: bool
     """Whether objects have `metadata.generation` (a ConfigMap has none)."""
 
+    metadata_last: bool
+    """Whether the metadata of a new object is only looked at when all else about it is right."""
+
     def default(self, obj: Object) -> None:
         """Fills in defaults, in place. Called on every write, and on reads of objects stored under another strategy."""
 
@@ -61,6 +64,7 @@ class PlainStrategy:
     """The rules that most resources share; others override parts of it."""
 
     counts_generation = True
+    metadata_last = False
 
     def __init__(self, *, has_status: bool = False) -> None:
         self.has_status = has_status
@@ -241,8 +245,8 @@ class Registry:
                 other = resource
         return other
 
-    def serves(self, group: str, version: str) -> bool:
-        return any(g == group and v == version for g, v, _ in self._resources)
+    def is_builtin(self, group: str) -> bool:
+        return any(g == group and not resource.custom for (g, _, _), resource in self._resources.items())
 
     def versions_of(self, group: str, plural: str) -> list[ServedResource]:
         return [r for (g, _, p), r in self._resources.items() if g == group and p == plural]

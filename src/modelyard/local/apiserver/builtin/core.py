@@ -120,7 +120,7 @@ def config_map(obj: Object) -> list[Cause]:
         size += len(value) * 3 // 4
     if size > MAX_DATA:
         # Empty field: the whole object is meant.
-        found.append(too_long("", MAX_DATA))
+        found.append(too_long("[]", MAX_DATA))
     return found
 
 
