@@ -23,7 +23,7 @@ from modelyard.runtime.cluster import Seen, managed_by
 from modelyard.runtime.controller import Controller
 from modelyard.runtime.desired import EventNote
 from modelyard.runtime.entry import Entry
-from modelyard.runtime.ownership import OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE, SHARE_PREFIX, Owner, digest
+from modelyard.runtime.ownership import OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE, SHARE_PREFIX, Owner, belongs_to, digest
 from modelyard.runtime.served import Served
 from modelyard.runtime.store import Index
 
@@ -152,12 +152,15 @@ class ApiCluster:
 
     def children(self, kind: Kind, owner: Owner) -> builtins.list[Object]:
         keys: dict[Key, None] = dict.fromkeys(self.shared.tracking.keys(kind, owner))
+        caches, tracks = self.shared.caches, set(_owner_tracks(owner))
         if owner.uid:
-            keys |= dict.fromkeys(entry.key for cache in self._whole(kind) for entry in cache.by_owner(owner.uid))
-        return [obj for key in keys if (obj := self.get(kind, key)) is not None]
+            keys |= dict.fromkeys(entry.key for entry in caches.by_owner(kind, owner.uid))
+        keys |= dict.fromkeys(entry.key for entry in caches.unseen(kind) if tracks.intersection(_tracks(entry.labels)))
+        found = [obj for key in keys if (obj := self.get(kind, key)) is not None]
+        return [obj for obj in found if belongs_to(obj, owner)]
 
     def contributions(self, kind: Kind, manager: str) -> builtins.list[Key]:
-        return list(dict.fromkeys(entry.key for cache in self._whole(kind) for entry in cache.by_manager(manager)))
+        return [entry.key for entry in self.shared.caches.by_manager(kind, manager)]
 
     def _whole(self, kind: Kind) -> builtins.list[Cache]:
         return [cache for cache in self.shared.caches.of(kind) if not cache.selection.metadata_only]
@@ -168,10 +171,11 @@ class ApiCluster:
         obj = await self.shared.client.find(kind, key.namespace, key.name)
         return None if obj is None else Seen(obj, managed_by(obj, manager))
 
-    async def apply(self, kind: Kind, obj: Object, *, manager: str, force: bool) -> Object:
+    async def apply(self, kind: Kind, obj: Object, *, manager: str, force: bool, new: bool = False) -> Object:
         self._check_lease()
-        made = await self.shared.client.apply(kind, obj, field_manager=manager, force=force)
-        self.written.append(Written(kind, key_of(made), made, uid_of(made)))
+        body = never_stored(obj) if new else obj
+        made = await self.shared.client.apply(kind, body, field_manager=manager, force=force)
+        self._wrote(kind, made)
         return made
 
     async def patch(
@@ -187,7 +191,7 @@ class ApiCluster:
             subresource=subresource,
             field_manager=self.controller.field_manager,
         )
-        self.written.append(Written(kind, key, made, uid_of(made)))
+        self._wrote(kind, made)
         return made
 
     async def delete(self, kind: Kind, key: Key, *, uid: str, resource_version: str = "") -> bool:
@@ -200,8 +204,16 @@ class ApiCluster:
         except NotFound:
             answer = {"kind": "Status"}
         gone = answer.get("kind") == "Status" or not (answer.get("metadata") or {}).get("deletionTimestamp")
-        self.written.append(Written(kind, key, None if gone else answer, uid))
+        if gone:
+            self.shared.caches.deleted(kind, key, uid)
+            self.written.append(Written(kind, key, None, uid))
+        else:
+            self._wrote(kind, answer)
         return gone
+
+    def _wrote(self, kind: Kind, made: Object) -> None:
+        self.shared.caches.wrote(kind, made)
+        self.written.append(Written(kind, key_of(made), made, uid_of(made)))
 
     async def emit(self, involved: Object, note: EventNote, component: str) -> None:
         self._check_lease()
@@ -233,6 +245,14 @@ class ApiCluster:
                     version = resource_version_of(write.object)
                     reached = await cache.wait_seen(write.key, version, left) and reached
         return reached
+
+
+def never_stored(obj: Object) -> Object:
+    """The object with a version that no stored one has: applied, it is created, or refused with a `Conflict`.
+
+    That costs one request where a look for a namesake, and then an apply, would cost two and leave a gap between them.
+    """
+    return obj | {"metadata": obj["metadata"] | {"resourceVersion": "1"}}
 
 
 def _concerns(cache: Cache, write: Written) -> bool:

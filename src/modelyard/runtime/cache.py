@@ -12,6 +12,7 @@ from modelyard.kube.errors import ApiError, Unreachable
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.runtime.entry import Entry
 from modelyard.runtime.store import Handler, IndexFn, Store, newest
+from modelyard.runtime.unseen import Unseen
 from modelyard.runtime.watching import Reflector, Selection, Timing
 
 log = logging.getLogger(__name__)
@@ -154,7 +155,10 @@ class Cache(Store):
 
 
 class CacheSet:
-    """The caches of one process, one a selection, shared by everybody who asks for the same."""
+    """The caches of one process, one a selection, shared by everybody who asks for the same.
+
+    What it is told of the process's own writes is part of what it shows, before the watches bring it.
+    """
 
     def __init__(self, client: Client, *, keep_managers: str = "", timing: Timing | None = None) -> None:
         self._client = client
@@ -162,6 +166,7 @@ class CacheSet:
         self._timing = timing
         self._caches: dict[Selection, Cache] = {}
         self._by_kind: dict[Kind, builtins.list[Cache]] = {}
+        self._unseen = Unseen(keep_managers)
 
     def __iter__(self) -> Iterator[Cache]:
         return iter(list(self._caches.values()))
@@ -181,18 +186,49 @@ class CacheSet:
 
     def get(self, kind: Kind, key: Key) -> Entry | None:
         """From all caches of the kind together."""
-        return newest(self.of(kind), key)
+        return self._unseen.over(kind, key, newest(self.of(kind), key))
 
     def list(
         self, kind: Kind, namespace: str | None = None, labels: Mapping[str, str] | str | None = None
     ) -> builtins.list[Entry]:
         caches = self.of(kind)
-        if len(caches) == 1:
+        if len(caches) == 1 and not self._unseen.has(kind):
             return caches[0].list(namespace, labels)
-        keys = dict.fromkeys(entry.key for cache in caches for entry in cache.list(namespace))
         store = Store(Selection(kind))
-        store.replace((entry for key in keys if (entry := newest(caches, key)) is not None), "")
+        store.replace(self._found(kind, (entry for cache in caches for entry in cache.list(namespace))), "")
         return store.list(namespace, labels)
+
+    def by_owner(self, kind: Kind, uid: str) -> builtins.list[Entry]:
+        """The entries with an owner reference to that object."""
+        candidates = [entry for cache in self._whole(kind) for entry in cache.by_owner(uid)]
+        return [entry for entry in self._found(kind, candidates) if uid in entry.owner_uids]
+
+    def by_manager(self, kind: Kind, manager: str) -> builtins.list[Entry]:
+        """The entries on which that field manager holds fields."""
+        candidates = [entry for cache in self._whole(kind) for entry in cache.by_manager(manager)]
+        found = self._found(kind, candidates)
+        return [entry for entry in found if any(held.manager == manager for held in entry.managers)]
+
+    def _found(self, kind: Kind, candidates: Iterable[Entry]) -> builtins.list[Entry]:
+        """Each of them once and as it is now, and what was written and is not seen yet."""
+        keys = dict.fromkeys(entry.key for entry in candidates)
+        keys |= dict.fromkeys(entry.key for entry in self._unseen.entries(kind))
+        return [entry for key in keys if (entry := self.get(kind, key)) is not None]
+
+    def _whole(self, kind: Kind) -> builtins.list[Cache]:
+        return [cache for cache in self.of(kind) if not cache.selection.metadata_only]
+
+    def unseen(self, kind: Kind) -> Iterator[Entry]:
+        """What was written here and no watch has brought yet."""
+        return self._unseen.entries(kind)
+
+    def wrote(self, kind: Kind, obj: Object) -> None:
+        """The API answered a write of ours with this object: from now on nobody here reads an older one."""
+        self._unseen.wrote(kind, obj, self._whole(kind))
+
+    def deleted(self, kind: Kind, key: Key, uid: str) -> None:
+        """We deleted that very object, and it is gone: from now on nobody here reads it."""
+        self._unseen.deleted(kind, key, uid, self._whole(kind))
 
     def start(self, kind: Kind | None = None) -> None:
         """Starts the caches of a kind (None: all)."""

@@ -51,6 +51,8 @@ class Store:
     def __init__(self, selection: Selection) -> None:
         self.selection = selection
         self.resource_version = ""
+        self.rewinds = 0
+        """How often a list was older than what was known: what we remember of that future counts no more."""
         self._version = -1
         self._entries: dict[Key, Entry] = {}
         self._by_namespace = Index()
@@ -161,6 +163,7 @@ class Store:
             if old is None or (old.uid, old.resource_version) != (entry.uid, entry.resource_version):
                 changes.append((self._insert(entry), entry))
         # A list is the truth also when it is older than what we had: a restored server counts from the past.
+        self.rewinds += version_number(resource_version) < self._version
         self.resource_version, self._version = resource_version, version_number(resource_version)
         # Handlers run when all is in place: what they read must fit together.
         for old, new in changes:
