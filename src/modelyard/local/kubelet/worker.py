@@ -98,6 +98,9 @@ class PodWorker:
     def update(self, pod: Object) -> None:
         """The pod's object changed."""
         before = self.grace()
+        if any(pod["metadata"].get(field) != self.pod["metadata"].get(field) for field in ("labels", "annotations")):
+            # Downward API volumes show them.
+            self._stale_volumes = True
         self.pod = pod
         if self._terminate is not None and self.grace() < before:
             # A second deletion asked for less time than the first.

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_LISTEN = "0A"
+_LISTEN, _UNCONNECTED = "0A", "07"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,22 +20,36 @@ class Listener:
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
 
-def open_listeners() -> list[Listener]:
-    """TCP sockets of this machine that listen on other addresses than loopback."""
+def open_listeners(proc: str = "/proc") -> list[Listener]:
+    """Sockets of this machine that take connections or datagrams on other addresses than loopback."""
     found = []
-    for path, decode in (("/proc/net/tcp", _ipv4), ("/proc/net/tcp6", _ipv6)):
-        with contextlib.suppress(OSError), open(path) as file:
+    for name, decode, state in (
+        ("tcp", _ipv4, _LISTEN),
+        ("tcp6", _ipv6, _LISTEN),
+        ("udp", _ipv4, _UNCONNECTED),
+        ("udp6", _ipv6, _UNCONNECTED),
+    ):
+        with contextlib.suppress(OSError), open(f"{proc}/net/{name}") as file:
+            # A client's datagram socket looks like a server's, but the system chose its port.
+            passing = _given_ports(proc) if state == _UNCONNECTED else range(0)
             next(file)
             for line in file:
                 fields = line.split()
-                if fields[3] != _LISTEN:
+                raw, _, text = fields[1].partition(":")
+                address, port = decode(raw), int(text, 16)
+                if fields[3] != state or port in passing:
                     continue
-                raw, _, port = fields[1].partition(":")
-                address = decode(raw)
                 if address == "::1" or address.startswith(("127.", "::ffff:127.")):
                     continue
-                found.append(Listener(address, int(port, 16), int(fields[9])))
+                found.append(Listener(address, port, int(fields[9])))
     return found
+
+
+def _given_ports(proc: str) -> range:
+    """The ports that the system gives to sockets that ask for none."""
+    with open(f"{proc}/sys/net/ipv4/ip_local_port_range") as file:
+        first, last = map(int, file.read().split())
+    return range(first, last + 1)
 
 
 def _ipv4(raw: str) -> str:

@@ -1,6 +1,6 @@
 """The workload controllers of the laptop cluster, written with our own Controller API."""
 
-from modelyard.local.workloads.claims import Directories, claims_controller
+from modelyard.local.workloads.claims import Directories, claims_controller, volumes_controller
 from modelyard.local.workloads.cronjob import cronjob_controller
 from modelyard.local.workloads.deployment import deployment_controller
 from modelyard.local.workloads.endpoints import endpoints_controller
@@ -21,11 +21,13 @@ def workload_controllers(directories: Directories, bind: Bind) -> list[Controlle
         cronjob_controller(),
         endpoints_controller(),
         claims_controller(directories),
+        volumes_controller(),
         scheduler_controller(bind),
     ]
 
 
 __all__ = [
     "Bind", "Directories", "claims_controller", "cronjob_controller", "deployment_controller", "endpoints_controller", "job_controller",
-    "replicaset_controller", "scheduler_controller", "statefulset_controller", "workload_controllers",
+    "replicaset_controller", "scheduler_controller", "statefulset_controller", "volumes_controller",
+    "workload_controllers",
 ]  # fmt: skip

@@ -52,6 +52,27 @@ def claims_controller(directories: Directories) -> Controller:
     return controller
 
 
+def volumes_controller() -> Controller:
+    """Says in each volume's status whether its claim holds it."""
+    controller = Controller("volumes", PersistentVolume, watches=[Watch(PersistentVolumeClaim, to=_volume_of)])
+    controller.reconcile(lambda volume, world: Desired(prune=False, status={"phase": _phase(volume, world)}))
+    return controller
+
+
+def _volume_of(claim: Object, reader: Reader) -> Iterable[Key]:
+    return [Key("", name)] if (name := claim["spec"].get("volumeName")) else []
+
+
+def _phase(volume: Object, world: World) -> str:
+    wanted = volume["spec"].get("claimRef")
+    if not wanted:
+        return "Available"
+    claim = world.get(PersistentVolumeClaim, wanted["namespace"], wanted["name"])
+    if claim is None or wanted.get("uid") not in (None, claim["metadata"]["uid"]):
+        return "Released"
+    return "Bound" if claim["spec"].get("volumeName") == volume["metadata"]["name"] else "Available"
+
+
 def bind(claim: Object, world: World, directories: Directories) -> Desired | Hold:
     spec, meta = claim["spec"], claim["metadata"]
     name = spec.get("storageClassName")

@@ -54,17 +54,18 @@ async def schedule(pod: Object, world: World, bind: Bind) -> Desired | Hold:
         )
         return Hold("SchedulingGated", f"gated by {', '.join(gates)}", status=_with(pod, held, world))
     nodes = world.list(Node)
+    unbound = _unbound_claim(pod, world)
     reasons: list[str] = []
-    for node in nodes:
-        why = _misfit(pod, node, world)
-        if why is None:
+    for node in nodes if unbound is None else ():
+        misfits = _misfits(pod, node, world)
+        if not misfits:
             await bind(meta["namespace"], meta["name"], node["metadata"]["name"])
             note = EventNote(
                 "Scheduled", f"Successfully assigned {meta['namespace']}/{meta['name']} to {node['metadata']['name']}"
             )
             return Desired(prune=False, events=[note])
-        reasons.append(why)
-    counted = ", ".join(f"{reasons.count(why)} {why}" for why in sorted(set(reasons)))
+        reasons += misfits
+    counted = unbound or ", ".join(sorted(f"{reasons.count(why)} {why}" for why in set(reasons)))
     message = f"0/{len(nodes)} nodes are available: {counted}." if nodes else "no nodes available to schedule pods"
     stuck = condition("PodScheduled", False, "Unschedulable", message)
     note = EventNote("FailedScheduling", message, "Warning")
@@ -77,29 +78,32 @@ def _with(pod: Object, new: Object, world: World) -> Object:
     return status
 
 
-def _misfit(pod: Object, node: Object, world: World) -> str | None:
-    """Why this pod cannot go to this node; None if it can."""
+def _misfits(pod: Object, node: Object, world: World) -> list[str]:
+    """Why this pod cannot go to this node; empty if it can."""
     spec, labels = pod["spec"], node["metadata"].get("labels") or {}
     if node["spec"].get("unschedulable"):
-        return "node(s) were unschedulable"
+        return ["node(s) were unschedulable"]
     for taint in node["spec"].get("taints") or []:
         if taint["effect"] in ("NoSchedule", "NoExecute") and not _tolerated(taint, spec.get("tolerations") or []):
-            return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
+            return [f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"]
     if not (spec.get("nodeSelector") or {}).items() <= labels.items() or not _fits_affinity(spec, node):
-        return "node(s) didn't match Pod's node affinity/selector"
-    for volume in spec.get("volumes") or []:
-        claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
-        if claim and (why := _claim_missing(pod, claim, world)):
-            return why
+        return ["node(s) didn't match Pod's node affinity/selector"]
     return _no_room(pod, node, world)
 
 
-def _claim_missing(pod: Object, claim: str, world: World) -> str | None:
-    found = world.get(PersistentVolumeClaim, pod["metadata"]["namespace"], claim)
-    if found is None:
-        return f'persistentvolumeclaim "{claim}" not found'
-    if (found.get("status") or {}).get("phase") != "Bound":
-        return "pod has unbound immediate PersistentVolumeClaims"
+def _unbound_claim(pod: Object, world: World) -> str | None:
+    """A claim that no node could serve yet, in words; None if all are bound."""
+    for volume in pod["spec"].get("volumes") or []:
+        claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        if not claim:
+            continue
+        found = world.get(PersistentVolumeClaim, pod["metadata"]["namespace"], claim)
+        if found is None:
+            return f'persistentvolumeclaim "{claim}" not found'
+        if found["metadata"].get("deletionTimestamp"):
+            return f'persistentvolumeclaim "{claim}" is being deleted'
+        if (found.get("status") or {}).get("phase") != "Bound":
+            return "pod has unbound immediate PersistentVolumeClaims"
     return None
 
 
@@ -137,7 +141,7 @@ def _holds(expression: Object, labels: dict[str, str]) -> bool:
     ).matches(labels)
 
 
-def _no_room(pod: Object, node: Object, world: World) -> str | None:
+def _no_room(pod: Object, node: Object, world: World) -> list[str]:
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     others = [
         p
@@ -146,17 +150,14 @@ def _no_room(pod: Object, node: Object, world: World) -> str | None:
         and not podlib.is_finished(p)
         and p["metadata"]["uid"] != pod["metadata"]["uid"]
     ]
+    lacking = []
     if "pods" in allocatable and len(others) >= parse(allocatable["pods"]).value:
-        return "Too many pods"
+        lacking.append("Too many pods")
     for resource, wanted in requests_of(pod).items():
-        if not wanted:
-            continue
-        if resource not in allocatable:
-            return f"Insufficient {resource}"
         used = sum((requests_of(p).get(resource, Quantity(0)) for p in others), Quantity(0))
-        if used + wanted > parse(allocatable[resource]):
-            return f"Insufficient {resource}"
-    return None
+        if wanted and (resource not in allocatable or used + wanted > parse(allocatable[resource])):
+            lacking.append(f"Insufficient {resource}")
+    return lacking
 
 
 def requests_of(pod: Object) -> dict[str, Quantity]:

@@ -358,6 +358,21 @@ async def test_a_changed_config_map_changes_the_mounted_file(story: Tell) -> Non
     }  # fmt: skip
 
 
+async def test_a_changed_label_changes_the_downward_file(story: Tell) -> None:
+    pod = simple(volumeMounts=[{"name": "d", "mountPath": "/d"}], args=["/d"])
+    pod["metadata"] = {"labels": {"tier": "one"}}
+    item = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}
+    pod["spec"]["volumes"] = [{"name": "d", "downwardAPI": {"items": [item]}}]
+    one = story(pod)
+    await one.until(is_ready)
+    file = one.worker.directory / "volumes" / "d" / "labels"
+    assert file.read_text() == 'tier="one"'
+    one.pod["metadata"] = one.pod["metadata"] | {"labels": {"tier": "two"}}
+    one.worker.update(one.pod)
+    await asyncio.sleep(1)
+    assert file.read_text() == 'tier="two"'
+
+
 async def test_a_projected_token_is_renewed_before_it_ends(story: Tell) -> None:
     pod = simple(volumeMounts=[{"name": "t", "mountPath": "/t"}], args=["/t"])
     source = {"serviceAccountToken": {"path": "token", "expirationSeconds": 600}}

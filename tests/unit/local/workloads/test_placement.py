@@ -7,7 +7,12 @@ import pytest
 from modelyard.kube.builtin import Endpoints, EndpointSlice, PersistentVolume, PersistentVolumeClaim, Pod
 from modelyard.kube.conditions import find_condition
 from modelyard.kube.kinds import Object
-from modelyard.local.workloads import claims_controller, endpoints_controller, scheduler_controller
+from modelyard.local.workloads import (
+    claims_controller,
+    endpoints_controller,
+    scheduler_controller,
+    volumes_controller,
+)
 from tests.unit.local.workloads.stage import Stage
 
 
@@ -103,13 +108,14 @@ LOCAL = {
 
 def test_a_claim_is_bound_to_a_directory_and_the_directory_goes_with_it() -> None:
     directories = FakeDirectories()
-    stage = Stage(claims_controller(directories))
+    stage = Stage(claims_controller(directories), volumes_controller())
     stage.put(LOCAL)
     claim = stage.put(a_claim())
     stage.play()
     bound = stage.one(PersistentVolumeClaim, "data")
     assert bound["status"]["phase"] == "Bound"
     volume = stage.one(PersistentVolume, bound["spec"]["volumeName"])
+    assert volume["status"] == {"phase": "Bound"}
     assert volume["spec"]["hostPath"]["path"] == f"/volumes/{claim['metadata']['uid']}"
     assert directories.made == {claim["metadata"]["uid"]}
     stage.edit(PersistentVolumeClaim, "data", lambda c: c["metadata"].update(deletionTimestamp=stage.now))
@@ -117,6 +123,15 @@ def test_a_claim_is_bound_to_a_directory_and_the_directory_goes_with_it() -> Non
     assert stage.all(PersistentVolumeClaim) == []
     assert stage.all(PersistentVolume) == []
     assert directories.made == set()
+
+
+def test_a_volume_whose_claim_is_gone_is_released_and_one_without_a_claim_is_available() -> None:
+    stage = Stage(volumes_controller())
+    for name, claim in (("left", {"claimRef": {"namespace": "ns", "name": "gone", "uid": "u"}}), ("free", {})):
+        stage.put({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": claim})
+    stage.play()
+    phases = {volume["metadata"]["name"]: volume["status"]["phase"] for volume in stage.all(PersistentVolume)}
+    assert phases == {"left": "Released", "free": "Available"}
 
 
 def test_a_claim_in_use_is_not_deleted_under_its_pod() -> None:
@@ -160,12 +175,16 @@ def asks(**requests: str) -> list[Object]:
         ({"nodeSelector": {"disk": "ssd"}}, None),
         ({"nodeSelector": {"disk": "tape"}}, "1 node(s) didn't match Pod's node affinity/selector"),
         ({"containers": asks(cpu="1500m")}, None),
-        ({"containers": asks(cpu="2500m")}, "1 Insufficient cpu"),
+        ({"containers": asks(cpu="2500m")}, "0/1 nodes are available: 1 Insufficient cpu."),
+        (
+            {"containers": asks(cpu="2500m", memory="5Gi")},
+            "0/1 nodes are available: 1 Insufficient cpu, 1 Insufficient memory.",
+        ),
         ({"containers": asks(**{"nvidia.com/gpu": "1"})}, "1 Insufficient nvidia.com/gpu"),
         ({"initContainers": asks(memory="5Gi")}, "1 Insufficient memory"),
         (
             {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "gone"}}]},
-            '1 persistentvolumeclaim "gone" not found',
+            '0/1 nodes are available: persistentvolumeclaim "gone" not found.',
         ),
         ({"schedulingGates": [{"name": "wait"}]}, "Scheduling is blocked due to non-empty scheduling gates"),
     ],
