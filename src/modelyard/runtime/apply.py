@@ -90,10 +90,15 @@ class Applier:
         manager = self.owner.manager(self.manager, held)
         try:
             seen = self.cluster.look(kind, key, manager)
-            if seen is None and not self.cluster.is_complete(kind, key.namespace):
+            if seen is None and held is Ownership.CONTRIBUTED and not self.cluster.is_complete(kind, key.namespace):
                 seen = await self.cluster.read(kind, key, manager)
             if seen is None:
-                return await self._create(placed, manager)
+                made = await self._create(placed, manager)
+                if made is not None:
+                    return made
+                seen = await self.cluster.read(kind, key, manager)
+                if seen is None:
+                    return Made(None, in_place=False)  # It has gone again.
             if not ownership.may_take(seen.object, child, self.owner, kind):
                 raise ChildFailed(self._foreign(placed, seen.object))
             if seen.terminating and not child.until_gone:
@@ -113,7 +118,8 @@ class Applier:
         message = f"the API does not serve {kind.api_version} {kind.kind}"
         return Failure(kind, key, "NotServed", message, retryable=False)
 
-    async def _create(self, placed: Placed, manager: str) -> Made:
+    async def _create(self, placed: Placed, manager: str) -> Made | None:
+        """None if an object of that name exists: the caches do not show everything, and not at once."""
         kind, key, child = placed.kind, placed.key, placed.child
         if ownership.resolve(child, self.owner, kind) is Ownership.CONTRIBUTED:
             message = f"{kind.kind} {key} does not exist, so nothing can be contributed to it"
@@ -128,16 +134,9 @@ class Applier:
                 note = {GENERATED: msgspec.json.encode(_leaves(generated)).decode()}
                 full = merged(full, {"metadata": {"annotations": note}})
         try:
-            made = await self.cluster.apply(kind, full, manager=manager, force=False)
-        except (Conflict, Invalid):
-            # Someone may have made a namesake since we looked.
-            found = await self.cluster.read(kind, key, manager)
-            if found is not None and not ownership.may_take(found.object, child, self.owner, kind):
-                raise ChildFailed(self._foreign(placed, found.object)) from None
-            raise
-        if self._met_a_namesake(made, manager, child, kind):
-            await self.cluster.apply(kind, _empty(kind, key, made), manager=manager, force=False)
-            raise ChildFailed(self._foreign(placed, made))
+            made = await self.cluster.apply(kind, full, manager=manager, force=False, new=True)
+        except Conflict:
+            return None
         self._remember(placed, desired, _carried(desired, made), made, managed_by(made, manager))
         return Made(made)
 
@@ -178,7 +177,7 @@ class Applier:
         if not gone:
             return Made(seen.object, in_place=False)
         self.memory.children.pop(placed.place, None)
-        return await self._create(placed, manager)
+        return await self._create(placed, manager) or Made(None, in_place=False)
 
     def _remember(self, placed: Placed, desired: Object, applied: Object, made: Object, managed: Object | None) -> None:
         left = differences(placed.kind, applied, made, managed)
@@ -200,12 +199,6 @@ class Applier:
         whose = f"it belongs to {holder.get('kind')} {holder.get('name')}" if holder else "it is not ours"
         message = f"an object of this name exists and {whose}; it is left alone. Rename or delete it to go on"
         return Failure(placed.kind, placed.key, "Foreign", message)
-
-    def _met_a_namesake(self, made: Object, manager: str, child: Child, kind: Kind) -> bool:
-        """Did what should have been a creation land on an object that someone else made a moment before?"""
-        if ownership.resolve(child, self.owner, kind) is Ownership.SHARED:
-            return False
-        return any(entry.get("manager") != manager for entry in made["metadata"].get("managedFields") or ())
 
     async def release(self, kind: Kind, key: Key, ownership_: Ownership) -> bool:
         """Takes back our share of someone's object; deletes a shared one that nobody holds any more."""

@@ -86,7 +86,9 @@ class Cluster(Protocol):
         """Like `look`, but asks the API."""
         ...
 
-    async def apply(self, kind: Kind, obj: Object, *, manager: str, force: bool) -> Object: ...
+    async def apply(self, kind: Kind, obj: Object, *, manager: str, force: bool, new: bool = False) -> Object:
+        """A server-side apply. A `new` object is only created: `Conflict` if there is one of that name, which is not touched."""
+        ...
 
     async def patch(
         self, kind: Kind, key: Key, body: Object | builtins.list[Object], *, subresource: str = ""

@@ -139,10 +139,12 @@ class MemoryCluster:
     async def read(self, kind: Kind, key: Key, manager: str) -> Seen | None:
         return self.look(kind, key, manager)
 
-    async def apply(self, kind: Kind, obj: Object, *, manager: str, force: bool) -> Object:
+    async def apply(self, kind: Kind, obj: Object, *, manager: str, force: bool, new: bool = False) -> Object:
         key = key_of(obj)
-        self._wrote("apply", kind, key)
         before = self.objects.get((kind, key))
+        if new and before is not None:
+            raise error_from_status({"code": 409, "reason": "Conflict", "message": f"{kind.resource} {key} exists"})
+        self._wrote("apply", kind, key)
         write = Write(schema_of(kind), kind.api_version, self.now)
         try:
             after = fieldsets.apply(before, copy.deepcopy(obj), manager, write, force=force)

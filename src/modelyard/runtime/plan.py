@@ -18,7 +18,7 @@ from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import key_of, status_of
 from modelyard.kube.patches import json_patch, merge_patch
 from modelyard.kube.times import utc_now
-from modelyard.runtime.apicluster import ApiCluster, Shared, Tracking
+from modelyard.runtime.apicluster import ApiCluster, Shared, Tracking, never_stored
 from modelyard.runtime.cache import CacheSet
 from modelyard.runtime.cluster import Seen, declared_kinds
 from modelyard.runtime.controller import Controller
@@ -141,11 +141,12 @@ class PlanCluster:
     async def read(self, kind: Kind, key: Key, manager: str) -> Seen | None:
         return await self.real.read(kind, key, manager)
 
-    async def apply(self, kind: Kind, obj: Object, *, manager: str, force: bool) -> Object:
+    async def apply(self, kind: Kind, obj: Object, *, manager: str, force: bool, new: bool = False) -> Object:
         key = key_of(obj)
         before = await self.real.shared.client.find(kind, key.namespace, key.name)
+        body = never_stored(obj) if new else obj
         try:
-            after = await self.real.shared.client.apply(kind, obj, field_manager=manager, force=force, dry_run=True)
+            after = await self.real.shared.client.apply(kind, body, field_manager=manager, force=force, dry_run=True)
         except (NotFound, Forbidden):
             # Its namespace may not be there yet, or we may look but not touch: then it is what we would send.
             after = merged(before or {}, obj)

@@ -149,6 +149,16 @@ async def test_new_object_must_have_its_name_and_no_uid(api: Api) -> None:
     assert "uid mismatch: the provided object specified uid 1, and no existing object was found" in answer.message
 
 
+async def test_version_that_no_object_has_only_creates(api: Api) -> None:
+    namespace = await api.namespace()
+    made = await api.client.apply(
+        ConfigMap, applied(namespace, "a", {"x": "1"}, resourceVersion="1"), field_manager="one"
+    )
+    with pytest.raises(Conflict, match=_MODIFIED):
+        await api.client.apply(ConfigMap, applied(namespace, "a", {"x": "1"}, resourceVersion="1"), field_manager="two")
+    assert (await api.client.get(ConfigMap, namespace, "a"))["metadata"] == made["metadata"]
+
+
 async def test_yaml_is_applied(api: Api) -> None:
     namespace = await api.namespace()
     body = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  when: 2001-01-01\n  on: 'yes'\n"

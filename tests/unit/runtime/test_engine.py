@@ -171,6 +171,22 @@ async def test_a_foreign_namesake_is_left_alone_until_it_is_gone() -> None:
         assert "conditions" not in (await bench.greeting()).get("status", {})
 
 
+async def test_what_the_cache_does_not_show_costs_one_request_and_is_not_touched() -> None:
+    def reconcile(resource: Greeting, world: World) -> Desired:
+        child = config(resource.name, text="ours")
+        child["metadata"]["labels"] = {"ours": "yes"}
+        return Desired([child])
+
+    async with running(controller(reconcile, owns=[Owns(ConfigMap, labels={"ours": "yes"})])) as bench:
+        theirs = await bench.user.create(ConfigMap, config("taken", text="theirs"))
+        await bench.greet("free")
+        await bench.greet("taken")
+        asked = bench.server.journal.entries(resource="configmaps", name="free")
+        assert [(entry["method"], entry["status"]) for entry in asked] == [("PATCH", 201)]
+        assert await bench.user.get(ConfigMap, "shop", "taken") == theirs
+        assert (await bench.condition("Reconciled", "taken"))["reason"] == "Foreign"
+
+
 async def test_one_bad_object_says_why_and_the_others_go_on() -> None:
     def reconcile(resource: Greeting, world: World) -> Desired:
         if resource.name == "bad":
