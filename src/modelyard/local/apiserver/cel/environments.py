@@ -9,9 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from cel_expr_python import cel
-from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
 
-from modelyard.local.apiserver.cel.libraries import function_declarations
 from modelyard.local.apiserver.cel.rewriting import wrap_calls
 from modelyard.local.apiserver.cel.syntax import Syntax, read_syntax
 
@@ -53,14 +51,9 @@ class Environment:
     """Variables with their types, and the functions."""
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
-        self._env = cel.NewEnv(
-            variables=dict(variables),
-            extensions=[
-                ext_strings.ExtStrings(), ext_optional.ExtOptional(), ext_math.ExtMath(), ext_bindings.ExtBindings(),
-                ext_encoders.ExtEncoders(),
-            ],
-            functions=function_declarations(),
-        )  # fmt: skip
+        self._variables = dict(variables)
+        self._core: Any = cel.NewEnv(variables=self._variables)
+        self._full: Any = None
         self._known: dict[str, Expression] = {}
 
     def compile(self, text: str) -> Expression:
@@ -69,9 +62,13 @@ class Environment:
         if known is not None:
             return known
         try:
-            program = self._env.compile(text)
-        except RuntimeError as error:
-            raise CelSyntaxError(_compiler_words(str(error))) from None
+            program = self._core.compile(text)
+        except RuntimeError:
+            # What needs the libraries fails without them, and most rules do not need them: they take several megabytes.
+            try:
+                program = self._extended().compile(text)
+            except RuntimeError as error:
+                raise CelSyntaxError(_compiler_words(str(error))) from None
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         expression = self._known[text] = Expression(text, program, read_syntax(program.serialize()))
@@ -81,11 +78,20 @@ class Environment:
         """The expression with functions put around some of its parts, by their ids."""
         if not conversions:
             return expression
-        program = self._env.deserialize(wrap_calls(expression.program.serialize(), conversions))
+        program = self._extended().deserialize(wrap_calls(expression.program.serialize(), conversions))
         return Expression(expression.text, program, expression.syntax)
 
+    def _extended(self) -> Any:
+        if self._full is None:
+            from modelyard.local.apiserver.cel.libraries import extensions, function_declarations
+
+            self._full = cel.NewEnv(
+                variables=self._variables, extensions=extensions(), functions=function_declarations()
+            )
+        return self._full
+
     def activation(self, values: Mapping[str, Any]) -> Any:
-        return self._env.Activation(dict(values))
+        return self._core.Activation(dict(values))
 
 
 @lru_cache(maxsize=64)

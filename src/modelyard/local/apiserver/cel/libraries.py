@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from cel_expr_python import cel
+from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
 
 from modelyard.kube.quantities import parse
 from modelyard.local.apiserver.structural.patterns import matcher
@@ -20,6 +21,14 @@ from modelyard.local.apiserver.structural.patterns import matcher
 _T = cel.Type
 _OPAQUE = _T.Map(_T.STRING, _T.DYN)
 _LIST = _T.List(_T.DYN)
+
+
+def extensions() -> list[Any]:
+    """What the CEL library itself has to offer beyond the core."""
+    return [
+        ext_strings.ExtStrings(), ext_optional.ExtOptional(), ext_math.ExtMath(), ext_bindings.ExtBindings(),
+        ext_encoders.ExtEncoders(),
+    ]  # fmt: skip
 
 
 def function_declarations() -> list[Any]:
