@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 from pathlib import Path
@@ -13,6 +14,7 @@ from modelyard.kube import builtin
 from modelyard.kube.auth import Credential, Static
 from modelyard.kube.client import Client
 from modelyard.kube.http import Endpoint, HttpTransport
+from modelyard.local.kubelet.endpoint import ERROR, PROTOCOLS, RESIZE, STDIN
 from tests.e2e.pods import NAMESPACE, Plane, is_ready, plane, processes_of
 from tests.e2e.test_pods import ECHO, get
 
@@ -83,6 +85,33 @@ async def test_logs_and_exec_through_the_api_server(tmp_path: Path) -> None:
             assert (done.code, done.stdout, done.stderr) == (3, b"through stdin", b"err\n")
             lines = client.follow_logs(NAMESPACE, "web")
             assert [await anext(lines), await anext(lines)] == ["one", "two"]
+
+
+async def test_exec_gives_a_terminal_of_the_size_asked_for(tmp_path: Path) -> None:
+    async with plane(tmp_path) as yard:
+        await yard.pod("web", ECHO)
+        await yard.ready("web")
+        address = yard.kubelet.endpoint.address
+        assert address is not None
+        words = ("sh", "-c", 'read go; test -t 0 && stty size && echo "$TERM $go"; exec sleep 99')
+        query = [("command", word) for word in words] + [(name, "true") for name in ("stdin", "stdout", "tty")]
+        async with (
+            aiohttp.ClientSession(headers={"Authorization": f"Bearer {address.token}"}) as session,
+            session.ws_connect(
+                f"{address.url}/exec/{NAMESPACE}/web/main", params=query, protocols=PROTOCOLS, max_msg_size=0
+            ) as ws,
+        ):
+            await ws.send_bytes(bytes([RESIZE]) + b'{"Width":101,"Height":33}')
+            await ws.send_bytes(bytes([STDIN]) + b"on\n")
+            shown = b""
+            while not shown.endswith(b"xterm on\r\n"):
+                shown += (await ws.receive_bytes(timeout=20))[1:]
+            assert shown == b"on\r\n33 101\r\nxterm on\r\n"
+            await ws.send_bytes(bytes([STDIN]) + b"\x03")
+            ending = b""
+            while ending[:1] != bytes([ERROR]):
+                ending = await ws.receive_bytes(timeout=20)
+            assert json.loads(ending[1:])["details"]["causes"] == [{"reason": "ExitCode", "message": "130"}]
 
 
 async def test_pods_that_only_run_and_answer_probes_cause_no_writes(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import signal
+import termios
 
 
 def reset_signals() -> None:
@@ -22,6 +23,15 @@ def redirect(streams: tuple[int, int, int]) -> None:
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in streams]
     for target, fd in enumerate(high):
         os.dup2(fd, target, inheritable=True)
+
+
+def take_terminal(env: dict[str, str]) -> dict[str, str]:
+    """If the program was given a terminal, it gets signals and its hang-up from it, and is told its kind."""
+    if not os.isatty(0):
+        return env
+    os.setsid()
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    return {"TERM": "xterm"} | env
 
 
 def execute_program(argv: list[str], env: dict[str, str]) -> None:

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import hmac
 import json
 import os
 import secrets
 import socket
+import struct
+import termios
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -29,6 +32,7 @@ from modelyard.local.kubelet.runtime import NotRunning, StartFailed
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 _FILE = "kubelet-endpoint.json"
+_END_OF_INPUT = b"\x04"
 
 
 class BadQuestion(Exception):
@@ -135,10 +139,7 @@ class Endpoint:
         if not command:
             raise BadQuestion("you must specify at least 1 command for the container")
         wants = {name: query.get(name, "") in ("true", "1") for name in ("stdin", "stdout", "stderr", "tty")}
-        # stdin, stdout, stderr: the command's ends of three pipes.
-        pipes = [os.pipe() for _ in range(3)]
-        inner = (pipes[0][0], pipes[1][1], pipes[2][1])
-        outer = (pipes[0][1], pipes[1][0], pipes[2][0])
+        inner, outer = _terminal() if wants["tty"] else _pipes()
         failure: Exception | None = None
         done: asyncio.Future[int] | None = None
         try:
@@ -169,12 +170,10 @@ class Endpoint:
         return ws
 
     async def _pump(
-        self, ws: web.WebSocketResponse, done: asyncio.Future[int], ends: tuple[int, int, int], wants: dict[str, bool]
+        self, ws: web.WebSocketResponse, done: asyncio.Future[int], ends: Sequence[int], wants: dict[str, bool]
     ) -> None:
-        readers = [
-            asyncio.create_task(_forward(ws, fd, channel, wanted))
-            for fd, channel, wanted in ((ends[1], STDOUT, wants["stdout"]), (ends[2], STDERR, wants["stderr"]))
-        ]
+        outputs = zip(ends[1:], (STDOUT, STDERR), (wants["stdout"], wants["stderr"]), strict=False)
+        readers = [asyncio.create_task(_forward(ws, fd, channel, wanted)) for fd, channel, wanted in outputs]
         feeding = asyncio.create_task(_feed(ws, ends[0] if wants["stdin"] else None))
         ended = asyncio.Event()
         try:
@@ -222,6 +221,18 @@ async def _finish(ws: web.WebSocketResponse, code: int, message: str) -> None:
     await ws.close()
 
 
+def _pipes() -> tuple[tuple[int, int, int], Sequence[int]]:
+    """Three pipes: the command's ends of stdin, stdout and stderr, and ours."""
+    stdin, stdout, stderr = (os.pipe() for _ in range(3))
+    return (stdin[0], stdout[1], stderr[1]), (stdin[1], stdout[0], stderr[0])
+
+
+def _terminal() -> tuple[tuple[int, int, int], Sequence[int]]:
+    """A terminal: the command has it three times, we write to it and read from it; stderr comes with stdout."""
+    ours, theirs = os.openpty()
+    return (theirs, os.dup(theirs), os.dup(theirs)), (os.dup(ours), ours)
+
+
 async def _forward(ws: web.WebSocketResponse, descriptor: int, channel: int, wanted: bool) -> None:
     """What the command writes, to the client, until it closes its end."""
     reader = asyncio.StreamReader()
@@ -230,9 +241,11 @@ async def _forward(ws: web.WebSocketResponse, descriptor: int, channel: int, wan
         lambda: asyncio.StreamReaderProtocol(reader), file
     )
     try:
-        while data := await reader.read(32768):
-            if wanted:
-                await ws.send_bytes(bytes([channel]) + data)
+        # A terminal whose last user has gone reads as an error.
+        with contextlib.suppress(OSError):
+            while data := await reader.read(32768):
+                if wanted:
+                    await ws.send_bytes(bytes([channel]) + data)
     finally:
         transport.close()
 
@@ -241,6 +254,7 @@ async def _feed(ws: web.WebSocketResponse, descriptor: int | None) -> None:
     """What the client sends, to the command, until either is done."""
     loop = asyncio.get_running_loop()
     writer: asyncio.WriteTransport | None = None
+    terminal = descriptor is not None and os.isatty(descriptor)
     if descriptor is not None:
         file = os.fdopen(descriptor, "wb", buffering=0)
         writer, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, file)
@@ -251,12 +265,23 @@ async def _feed(ws: web.WebSocketResponse, descriptor: int | None) -> None:
             channel, data = message.data[0], message.data[1:]
             if channel == STDIN and writer is not None:
                 writer.write(data)
+            elif channel == RESIZE and terminal and descriptor is not None:
+                _resize(descriptor, data)
             elif channel == CLOSE and data[:1] == bytes([STDIN]) and writer is not None:
+                if terminal:
+                    writer.write(_END_OF_INPUT)
+                    continue
                 writer.close()
                 writer = None
     finally:
         if writer is not None:
             writer.close()
+
+
+def _resize(terminal: int, data: bytes) -> None:
+    with contextlib.suppress(ValueError, KeyError, TypeError, struct.error):
+        size = json.loads(data)
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", size["Height"], size["Width"], 0, 0))
 
 
 def log_options(query: Mapping[str, str], now: datetime) -> LogOptions:

@@ -337,7 +337,7 @@ class Keeper:
             try:
                 os.chdir(request["cwd"] if os.path.isdir(request["cwd"]) else "/")
                 namespaces.become(request["uid"], request["gid"], request.get("groups", []))
-                children.execute_program(argv, request["env"])
+                children.execute_program(argv, children.take_terminal(request["env"]))
             except OSError as error:
                 os.write(failed, (error.strerror or str(error)).encode())
             os._exit(126)
