@@ -8,34 +8,45 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
-import re
 import sys
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from modelyard.kube.builtin import ServiceAccount
+from modelyard.kube.builtin import PersistentVolumeClaim, ServiceAccount
 from modelyard.kube.client import Client
 from modelyard.kube.config import connect
 from modelyard.kube.errors import ApiError, Unreachable
-from modelyard.kube.kinds import Kind
+from modelyard.kube.kinds import Kind, Object
+from modelyard.kube.transport import Response
 from modelyard.local.apiserver import ApiServer
 from tests.chaos import differential_objects as objects
+from tests.chaos.differential_masks import MASKS, differences
 from tests.real.cluster import RealCluster
 
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
-_UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_ADDRESS = re.compile(r"\b(10\.96|127\.\d+)\.\d+\.\d+\b")
-_AGE = re.compile(r"\d+s")
-_VERSION_TEXT = re.compile(r'(resourceVersion"?: ?"?|ResourceVersion in record \()\d+')
+_AT_ONCE = 4
+"""Sequences that run side by side, each in a namespace of its own: most of the time is spent waiting for the real server."""
+
+_METHODS = {
+    "create": "POST",
+    "update": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+    "get": "GET",
+    "list": "GET",
+    "deletecollection": "DELETE",
+}
+_COLLECTOR = frozenset(("orphan", "foregroundDeletion"))
+_PROTECTION = "kubernetes.io/pvc-protection"
 
 
 @dataclass(frozen=True)
 class Step:
-    """One request, as data; the same on both servers."""
+    """One request, as data; the same on both servers. The version `current` is the one that a server gave last."""
 
     verb: str
     kind: Kind
@@ -47,250 +58,199 @@ class Step:
     accept: str = "application/json"
 
     def __str__(self) -> str:
-        body = msgspec.json.encode(self.body).decode() if self.body is not None else ""
-        return f"{self.verb} {self.kind.kind} {self.name} {self.subresource} {self.accept} {dict(self.options)} {self.content} {body}"
+        words = [self.verb, self.kind.kind, self.name, self.subresource, self.content]
+        if self.accept != "application/json":
+            words.append(self.accept)
+        if self.options:
+            words.append(str(dict(self.options)))
+        if self.body is not None:
+            words.append(
+                self.body.decode() if isinstance(self.body, bytes) else msgspec.json.encode(self.body).decode()
+            )
+        return " ".join(word for word in words if word)
+
+    @property
+    def writes(self) -> bool:
+        return self.verb not in ("get", "list") and "dryRun" not in self.options
 
 
-@dataclass
+@dataclass(frozen=True)
 class Answer:
     code: int
     body: Any
+    warnings: tuple[str, ...] = ()
+
+    def to_object(self) -> Object:
+        return {"code": self.code, "body": self.body, "warnings": sorted(self.warnings)}
 
 
-async def send(client: Client, namespace: str, step: Step, versions: dict[str, str]) -> Answer:
-    """Performs a step; `update` sends the version that this server gave last, unless it is to be stale."""
-    kind = step.kind
-    path = kind.path(namespace if kind.namespaced else "", step.name if step.verb != "create" else "", step.subresource)
-    body = step.body
-    if (
-        step.verb == "update"
-        and isinstance(body, dict)
-        and body.get("metadata", {}).get("resourceVersion") == "current"
-    ):
-        body = {
-            **body,
-            "metadata": {**body["metadata"], "resourceVersion": versions.get(f"{kind.kind}/{step.name}", "1")},
-        }
-    methods = {
-        "create": "POST",
-        "update": "PUT",
-        "patch": "PATCH",
-        "delete": "DELETE",
-        "get": "GET",
-        "list": "GET",
-        "deletecollection": "DELETE",
-    }
-    headers = {"Content-Type": step.content or "application/json", "Accept": step.accept}
-    if step.verb == "delete" and body and (body.get("preconditions") or {}).get("resourceVersion") == "current":
-        body = {**body, "preconditions": {"resourceVersion": versions.get(f"{kind.kind}/{step.name}", "1")}}
-    data = msgspec.json.encode(body) if body is not None else b""
-    response = await client.transport.send(
-        methods[step.verb], path, query=step.options, headers=headers, body=data, timeout=30
-    )
-    raw = await response.read()
-    answer: Any = msgspec.json.decode(raw) if raw else None
-    if isinstance(answer, dict) and response.status < 300 and answer.get("metadata", {}).get("name"):
-        versions[f"{kind.kind}/{answer['metadata']['name']}"] = answer["metadata"].get("resourceVersion", "")
-    return Answer(response.status, answer)
+@dataclass
+class Side:
+    """One of the two servers, and what it told about one sequence's objects."""
+
+    client: Client
+    namespace: str
+    versions: dict[str, str] = field(default_factory=dict)
+    more: str = ""
+    """The token of the last list that was cut off."""
+
+    async def send(self, step: Step) -> Answer:
+        kind = step.kind
+        name = "" if step.verb in ("create", "list", "deletecollection") else step.name
+        path = kind.path(self.namespace if kind.namespaced else "", name, step.subresource)
+        body = self._current(step.body, self.versions.get(f"{kind.kind}/{step.name}", "1"))
+        data = body if isinstance(body, bytes) else msgspec.json.encode(body) if body is not None else b""
+        options = {key: self.more if value == "more" else value for key, value in step.options.items()}
+        headers = {"Content-Type": step.content or "application/json", "Accept": step.accept}
+        response = await self.client.transport.send(
+            _METHODS[step.verb], path, query=options, headers=headers, body=data, timeout=30
+        )
+        raw = await response.read()
+        answer = _decoded(raw)
+        metadata = answer.get("metadata") if isinstance(answer, dict) else None
+        if isinstance(metadata, dict) and response.status < 300:
+            if metadata.get("name"):
+                self.versions[f"{kind.kind}/{metadata['name']}"] = metadata.get("resourceVersion", "")
+            self.more = metadata.get("continue") or self.more
+        return Answer(response.status, answer, tuple(_warnings(response)))
+
+    def _current(self, value: Any, version: str) -> Any:
+        if isinstance(value, dict):
+            return {
+                key: version if key == "resourceVersion" and one == "current" else self._current(one, version)
+                for key, one in value.items()
+            }
+        if isinstance(value, list):
+            return [self._current(one, version) for one in value]
+        return value
+
+    async def settled(self, kind: Kind) -> None:
+        """Waits for what controllers do in their own time: what only the collector holds goes, and a claim that is to stay
+        gets its protection back."""
+        for _ in range(3000):  # the collector learns of a new kind within half a minute
+            found = await self.client.list(kind, self.namespace)
+            if all(_is_settled(kind, item["metadata"]) for item in found.items):
+                return
+            await asyncio.sleep(0.02)
 
 
-_MASKED = frozenset(
-    (
-        "ca.crt",
-        "uid",
-        "resourceVersion",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "time",
-        "continue",
-        "remainingItemCount",
-    )
-)
+def _decoded(raw: bytes) -> Any:
+    try:
+        return msgspec.json.decode(raw) if raw else None
+    except msgspec.DecodeError:
+        return raw.decode(errors="replace")
 
 
-def _order(entry: Any) -> tuple[str, ...]:
-    return tuple(str(entry.get(key)) for key in ("operation", "manager", "subresource", "apiVersion"))
+def _warnings(response: Response) -> Iterator[str]:
+    headers: Any = response.headers
+    yield from headers.getall("Warning", ()) if hasattr(headers, "getall") else getattr(response, "warnings", ())
 
 
-def masked(value: Any, namespace: str) -> Any:
-    """The same for two servers that did the same: ids, times, versions and addresses are taken out."""
-    if isinstance(value, dict):
-        made = {}
-        for key, one in value.items():
-            if key in _MASKED:
-                made[key] = "*" if one else one
-            elif (key in ("clusterIP", "nodePort", "healthCheckNodePort") and one not in ("None", "", 0)) or (
-                key == "clusterIPs" and one != ["None"]
-            ):
-                made[key] = "*"
-            elif key == "cells":
-                made[key] = ["AGE" if _AGE.fullmatch(str(cell)) else masked(cell, namespace) for cell in one]
-            elif key == "columnDefinitions":
-                # The descriptions are Kubernetes' own prose.
-                made[key] = [{**column, "description": ""} for column in one]
-            elif key == "managedFields":
-                # Sorted by time, which two servers do not share.
-                made[key] = sorted((masked(entry, namespace) for entry in one), key=_order)
-            else:
-                made[key] = masked(one, namespace)
-        return made
-    if isinstance(value, list):
-        return [masked(one, namespace) for one in value]
-    if isinstance(value, str):
-        text = value.replace(namespace, "NS")
-        return _ADDRESS.sub("IP", _VERSION_TEXT.sub(r"\1*", _UID.sub("UID", _TIME.sub("TIME", text))))
-    return value
-
-
-EXPLAINED: tuple[tuple[str, str], ...] = (
-    (r"spec is immutable after creation except resources", "the rest is a diff of Go structs, field names and all"),
-    (r"illegal base64 data", "the message quotes the whole object as Go encodes it"),
-    (r"field is immutable", "the message quotes the new value as Go encodes it"),
-    (r"expected \w+, got \w+ evaluating rule|no such overload.* for rule", "rules on what is of a wrong kind and type"),
-)
-"""`(pattern of a difference, why it is one we keep)`."""
-
-
-CUT_SHORT: tuple[tuple[str, str], ...] = (
-    (
-        r"kubernetes\.io/pvc-protection",
-        "a controller beside the real server puts the finalizer back when it finds time",
-    ),
-)
-"""`(pattern of a difference, why)`: what is compared no further, for the real server's state depends on its controllers."""
-
-
-def unordered(status: Any) -> Any:
-    """Go walks its maps in a random order, and with them the causes of a refusal: they are compared as a set."""
-    if not isinstance(status, dict):
-        return status
-    begin, found, _ = str(status.get("message")).partition("failed to create typed patch object")
-    if found and not begin:
-        return {**status, "message": found}
-    causes = sorted(
-        (status.get("details") or {}).get("causes") or [], key=lambda c: (c.get("field", ""), c.get("message", ""))
-    )
-    if status.get("reason") == "Conflict" and causes:
-        return {**status, "details": {**status["details"], "causes": causes}}
-    if status.get("reason") != "Invalid":
-        return status
-    begin, found, rest = str(status.get("message")).partition(" is invalid: ")
-    marks = [why for pattern, why in EXPLAINED if re.search(pattern, rest)]
-    if marks:
-        return {**status, "message": begin, "details": {**(status.get("details") or {}), "causes": marks}}
-    text = begin + found + "".join(sorted(rest)) if found else begin
-    return {**status, "message": text, "details": {**(status.get("details") or {}), "causes": causes}}
+def _is_settled(kind: Kind, metadata: Object) -> bool:
+    held = set(metadata.get("finalizers") or ())
+    if metadata.get("deletionTimestamp"):
+        return bool(held - _COLLECTOR - {_PROTECTION})
+    return kind != PersistentVolumeClaim or _PROTECTION in held
 
 
 @dataclass
 class Difference:
     sequence: int
+    before: list[tuple[Step, int]]
     step: Step
-    ours: Answer
-    real: Answer
     where: list[str]
 
     def __str__(self) -> str:
-        lines = [f"sequence {self.sequence}: {self.step}"[:1500]]
-        lines += [f"   {line}"[:600] for line in self.where[:12]]
+        related = [f"   after {code}: {step}"[:400] for step, code in self.before if step.kind == self.step.kind]
+        lines = [f"sequence {self.sequence}:", *related[-6:], f"   {self.step}"[:1800]]
+        return "\n".join(lines + [f"   >> {line}"[:900] for line in self.where[:12]])
+
+
+@dataclass
+class Run:
+    """What a run found so far."""
+
+    seed: int
+    done: int = 0
+    steps: int = 0
+    accepted: int = 0
+    differences: list[Difference] = field(default_factory=list)
+    unanswered: list[str] = field(default_factory=list)
+    """Sequences that ended because kube-apiserver hung up or kept silent."""
+    touched: Counter[str] = field(default_factory=Counter)
+
+    def summary(self) -> str:
+        lines = [
+            f"seed {self.seed}: {self.done} sequences of {self.steps} requests ({self.accepted} accepted), "
+            f"{len(self.differences)} with an unexplained difference, {len(self.unanswered)} ended by the real server",
+            "differences taken away, by mask and number of requests:",
+        ]
+        lines += [f"  {self.touched[mask.name]:6} {mask.name}: {mask.why}" for mask in MASKS if self.touched[mask.name]]
         return "\n".join(lines)
 
 
-def paths(ours: Any, real: Any, at: str = "") -> list[str]:
-    """Where two answers differ."""
-    if isinstance(ours, dict) and isinstance(real, dict):
-        found: list[str] = []
-        for key in sorted(set(ours) | set(real)):
-            if key not in ours:
-                found.append(f"{at}.{key}: only real: {real[key]!r}")
-            elif key not in real:
-                found.append(f"{at}.{key}: only ours: {ours[key]!r}")
-            else:
-                found += paths(ours[key], real[key], f"{at}.{key}")
-        return found
-    if isinstance(ours, list) and isinstance(real, list) and len(ours) == len(real):
-        return [line for i, (a, b) in enumerate(zip(ours, real, strict=True)) for line in paths(a, b, f"{at}[{i}]")]
-    return [] if ours == real else [f"{at}: ours {ours!r} != real {real!r}"]
-
-
-async def until(client: Client, kind: Kind, namespace: str, name: str, *, there: bool) -> None:
-    """Waits for what controllers do on their own time: default accounts come, and what only the collector holds goes."""
-    for _ in range(3000):  # the collector learns of a new kind within half a minute
-        found = await client.find(kind, namespace, name)
-        held = set((found or {}).get("metadata", {}).get("finalizers") or ()) - {
-            "orphan",
-            "foregroundDeletion",
-            "kubernetes.io/pvc-protection",
-        }
-        if (found is not None) is there or (not there and held):
-            return
-        await asyncio.sleep(0.02)
-
-
-async def run_sequence(
-    number: int, seed: int, ours: Client, real: Client, left_out: list[str], *, wide: bool = False
-) -> Difference | None:
-    chance = random.Random(f"{seed}/{number}")
-    namespace = f"fuzz-{seed}-{number}{'-wide' if wide else ''}"
-    for client in (ours, real):
-        await client.create(objects.NAMESPACE, {"metadata": {"name": namespace}})
-        await until(client, ServiceAccount, namespace, "default", there=True)
-    versions: tuple[dict[str, str], dict[str, str]] = ({}, {})
-    steps = (objects.wide_sequence if wide else objects.sequence)(chance, namespace)
+async def run_sequence(number: int, run: Run, ours: Client, real: Client, *, wide: bool) -> None:
+    chance = random.Random(f"{run.seed}/{number}")
+    namespace = f"fuzz-{run.seed}-{number}{'-wide' if wide else ''}"
+    sides = Side(ours, namespace), Side(real, namespace)
+    for side in sides:
+        await side.client.create(objects.NAMESPACE, {"metadata": {"name": namespace}})
+        while await side.client.find(ServiceAccount, namespace, "default") is None:
+            await asyncio.sleep(0.02)
+    before: list[tuple[Step, int]] = []
     try:
-        for step in steps:
-            step = Step(**step)
+        for wanted in (objects.wide_sequence if wide else objects.sequence)(chance):
+            step = Step(**wanted)
+            mine = await sides[0].send(step)
             try:
-                theirs = await send(real, namespace, step, versions[1])
+                theirs = await sides[1].send(step)
             except Unreachable as why:
-                left_out.append(
-                    f"sequence {number}: the real server did not answer {step.verb} {step.kind.kind}: {why}"
-                )
-                return None
-            mine = await send(ours, namespace, step, versions[0])
-            if step.verb == "delete" and mine.code == theirs.code == 200 and "dryRun" not in step.options:
-                for client in (ours, real):
-                    await until(client, step.kind, namespace, step.name, there=False)
-            where = [] if mine.code == theirs.code else [f"code: ours {mine.code} != real {theirs.code}"]
-            where += paths(unordered(masked(mine.body, namespace)), unordered(masked(theirs.body, namespace)))
-            if any(re.search(pattern, line) for pattern, _ in CUT_SHORT for line in where):
-                return None
+                run.unanswered.append(f"sequence {number}: no answer to {step}: {why}")
+                return
+            run.steps += 1
+            run.accepted += theirs.code < 300
+            where = differences(mine.to_object(), theirs.to_object(), run.touched)
             if where:
-                return Difference(number, step, mine, theirs, where)
+                run.differences.append(Difference(number, before, step, where))
+                return
+            if step.writes and theirs.code < 300:
+                for side in sides:
+                    await side.settled(step.kind)
+            before.append((step, theirs.code))
     finally:
-        for client in (ours, real):
+        run.done += 1
+        for side in sides:
             try:
-                await client.delete(objects.NAMESPACE, "", namespace)
+                await side.client.delete(objects.NAMESPACE, "", namespace)
             except ApiError:
                 continue
-    return None
 
 
 async def fuzz(
     cluster: RealCluster, sequences: int, seed: int, seconds: float | None, stop_after: int, *, wide: bool = False
-) -> tuple[int, list[Difference], list[str]]:
-    differences: list[Difference] = []
-    left_out: list[str] = []
-    done = 0
+) -> Run:
+    run = Run(seed)
     deadline = time.monotonic() + seconds if seconds else None
+    numbers = iter(range(sequences))
     real = connect(cluster.kubeconfig)
+
+    async def work() -> None:
+        for number in numbers:
+            if (deadline and time.monotonic() > deadline) or len(run.differences) >= stop_after:
+                return
+            await run_sequence(number, run, ours, real, wide=wide)
+
     async with ApiServer() as server:
         ours = server.client()
         try:
             for client in (ours, real):
                 await objects.install(client)
-            for number in range(sequences):
-                if deadline and time.monotonic() > deadline:
-                    break
-                found = await run_sequence(number, seed, ours, real, left_out, wide=wide)
-                done += 1
-                if found is not None:
-                    differences.append(found)
-                    if len(differences) >= stop_after:
-                        break
+            async with asyncio.TaskGroup() as workers:
+                for _ in range(_AT_ONCE):
+                    workers.create_task(work())
         finally:
             await real.close()
-    return done, differences, left_out
+    return run
 
 
 def main() -> int:
@@ -302,17 +262,13 @@ def main() -> int:
     parser.add_argument("--wide", action="store_true", help="more kinds and rarer requests")
     args = parser.parse_args()
     with RealCluster() as cluster:
-        done, differences, left_out = asyncio.run(
-            fuzz(cluster, args.sequences, args.seed, args.seconds, args.stop_after, wide=args.wide)
-        )
-    for one in differences:
+        run = asyncio.run(fuzz(cluster, args.sequences, args.seed, args.seconds, args.stop_after, wide=args.wide))
+    for one in sorted(run.differences, key=lambda one: one.sequence):
         print(one, end="\n\n")
-    for line in left_out:
-        print(f"left out: {line}")
-    print(
-        f"seed {args.seed}: {done} sequences, {len(differences)} with an unexplained difference, {len(left_out)} cut short by the real server"
-    )
-    return 1 if differences else 0
+    for line in run.unanswered:
+        print(f"the real server did not answer: {line}")
+    print(run.summary())
+    return 1 if run.differences else 0
 
 
 if __name__ == "__main__":

@@ -119,12 +119,12 @@ async def install(client: Client) -> None:
     raise AssertionError("the custom resource was not served in time")
 
 
-def sequence(chance: Random, namespace: str) -> list[dict[str, Any]]:
+def sequence(chance: Random) -> list[dict[str, Any]]:
     """8 to 16 requests about a few objects of two kinds."""
     return [step(chance, kind) for kind in _kinds(chance, KINDS)]
 
 
-def wide_sequence(chance: Random, namespace: str) -> list[dict[str, Any]]:
+def wide_sequence(chance: Random) -> list[dict[str, Any]]:
     """As `sequence`, of more kinds and with rarer requests among the common ones."""
     return [
         rare_step(chance, kind) if chance.random() < 0.25 else step(chance, kind) for kind in _kinds(chance, MORE_KINDS)

@@ -31,7 +31,8 @@ def cluster() -> Iterator[RealCluster]:
 def test_both_servers_answer_alike(cluster: RealCluster) -> None:
     """One seed, so that a failure is the change's; other seeds and `--wide` are for looking: `python -m tests.chaos.differential`."""
     seed = int(os.environ.get("SEED") or 1)
-    done, differences, left_out = asyncio.run(fuzz(cluster, 500, seed, SECONDS, SHOWN, wide=False))
-    assert done > len(left_out), "the real server answered nothing"
-    told = "\n\n".join(map(str, differences))
-    assert not differences, f"SEED={seed}, after {done} sequences:\n\n{told}"
+    run = asyncio.run(fuzz(cluster, 500, seed, SECONDS, SHOWN))
+    print(run.summary())
+    assert run.done > len(run.unanswered), "the real server answered nothing"
+    told = "\n\n".join(map(str, run.differences))
+    assert not run.differences, f"SEED={seed}, after {run.done} sequences:\n\n{told}"

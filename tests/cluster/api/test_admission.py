@@ -159,6 +159,21 @@ class TestClaims:
 
         await eventually(gone)
 
+    async def test_protection_that_was_taken_off_comes_back(self, api: Api) -> None:
+        namespace = await api.namespace()
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        await api.client.create(
+            PersistentVolumeClaim, {"metadata": {"name": "a", "namespace": namespace}, "spec": spec}
+        )
+        bare = {"metadata": {"finalizers": None}}
+        await api.client.patch(PersistentVolumeClaim, namespace, "a", bare)
+
+        async def protected() -> bool:
+            found = await api.client.get(PersistentVolumeClaim, namespace, "a")
+            return found["metadata"].get("finalizers") == ["kubernetes.io/pvc-protection"]
+
+        await eventually(protected)
+
     async def test_claim_without_class_gets_the_default_one(self, api: Api) -> None:
         namespace, name = await api.namespace(), fresh("local")
         note = {"storageclass.kubernetes.io/is-default-class": "true"}

@@ -32,6 +32,9 @@ class Strategy(Protocol):
     def default(self, obj: Object) -> None:
         """Fills in defaults, in place. Called on every write, and on reads of objects stored under another strategy."""
 
+    def set_aside(self, obj: Object) -> Object:
+        """Takes empty values off the object that are stored and owned as if absent, but that validation tells from absent."""
+
     def prepare_create(self, obj: Object) -> None:
         """Drops what a creator may not set (status) and what the server decides, in place. The core sets generation 1."""
 
@@ -71,6 +74,9 @@ class PlainStrategy:
 
     def default(self, obj: Object) -> None:
         """Nothing to fill in."""
+
+    def set_aside(self, obj: Object) -> Object:
+        return {}
 
     def prepare_create(self, obj: Object) -> None:
         if self.has_status:

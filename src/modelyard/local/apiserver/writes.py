@@ -125,6 +125,7 @@ class Writes:
         if metadata.get("resourceVersion"):
             raise problems.custom(500, "", "resourceVersion should not be set on objects to be created")
         write.warnings += meta.dedupe_owners(obj)
+        write.resource.strategy.set_aside(obj)
         obj = self._ownership.update(write.resource, None, obj, write.manager, write.subresource, self._clock())
         return await self._create(write, obj, write.admission("CREATE", "CreateOptions"))
 
@@ -157,8 +158,10 @@ class Writes:
         if strategy.counts_generation:
             metadata["generation"] = 1
         # What is of another kind is not looked at any closer.
-        causes = meta.check(resource, obj) if _is_kind(resource, obj) else []
+        causes = meta.check(resource, obj) if _is_kind(resource, obj) and not strategy.metadata_last else []
         causes += strategy.validate(obj, None, write.subresource)
+        if strategy.metadata_last and not causes:
+            causes = meta.check(resource, obj)
         if causes:
             raise problems.invalid(_kind_of(resource, obj), metadata.get("name", ""), _unique(causes))
         write.warnings += strategy.warnings(obj, None)
@@ -272,6 +275,7 @@ class Writes:
         if applying and uid:
             why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise problems.conflict(resource.kind, write.name, why)
+        resource.strategy.set_aside(obj)
         if not applying:
             obj = self._ownership.update(resource, None, obj, write.manager, write.subresource, self._clock())
         if not write.dry_run:
@@ -290,6 +294,7 @@ class Writes:
         unchecked: bool,
     ) -> Written:
         resource, strategy, subresource = write.resource, write.resource.strategy, write.subresource
+        aside = strategy.set_aside(new)
         if not applying:
             meta.drop_empty(new["metadata"])
             new = self._ownership.update(resource, live, new, write.manager, subresource, self._clock())
@@ -314,7 +319,7 @@ class Writes:
                 # Kubernetes looks twice, and tells what it finds each time.
                 causes += meta.check_contents(metadata) + strategy.validate(new, live, subresource)
             else:
-                causes = _unique(causes + strategy.validate(new, live, subresource))
+                causes = _unique(causes + strategy.validate({**new, **aside} if aside else new, live, subresource))
         if causes:
             raise problems.invalid(_kind_of(resource, new), write.name, causes)
         if not unchecked:

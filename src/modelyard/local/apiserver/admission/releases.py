@@ -1,4 +1,5 @@
-"""Takes the protection off claims and volumes that are deleted and no longer used, as Kubernetes' controllers do.
+"""Takes the protection off claims and volumes that are deleted and no longer used, and puts it back where it is missing, as
+Kubernetes' controllers do.
 
 A claim whose volume was provisioned by someone is left to him: he has storage to clean up first."""
 
@@ -17,6 +18,7 @@ from modelyard.local.apiserver.writes import Write, Writes
 
 CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 VOLUME_PROTECTION = "kubernetes.io/pv-protection"
+_PROTECTIONS = {PersistentVolumeClaim: CLAIM_PROTECTION, PersistentVolume: VOLUME_PROTECTION}
 _PROVISIONED = "pv.kubernetes.io/provisioned-by"
 
 Key = tuple[Kind, str, str]
@@ -47,9 +49,11 @@ class StorageReleases:
         await self._worker.stop()
 
     def _look_at(self, kind: Kind, stored: Stored) -> None:
+        key = (kind, stored.namespace, stored.name)
         if stored.deleting:
-            key = (kind, stored.namespace, stored.name)
             self._leaving.add(key)
+            self._worker.add(key)
+        elif _PROTECTIONS[kind].encode() not in stored.raw:
             self._worker.add(key)
 
     def _changed(self, kind: Kind, change: Change) -> None:
@@ -70,15 +74,19 @@ class StorageReleases:
     async def _work(self, key: Key) -> None:
         kind, namespace, name = key
         stored = self._store.get(kind.resource, namespace, name)
-        if stored is None or not stored.deleting:
+        if stored is None:
             return
         obj = stored.decode()
-        finalizer = CLAIM_PROTECTION if kind == PersistentVolumeClaim else VOLUME_PROTECTION
-        if finalizer not in (obj["metadata"].get("finalizers") or ()):
+        protected = _PROTECTIONS[kind] in (obj["metadata"].get("finalizers") or ())
+        if not stored.deleting:
+            if not protected:
+                await self._protect(key, present=True)
+            return
+        if not protected:
             return
         used = self._claim_used(obj) if kind == PersistentVolumeClaim else self._volume_used(obj)
         if not used:
-            await self._release(kind, namespace, name, finalizer)
+            await self._protect(key, present=False)
 
     def _claim_used(self, claim: Object) -> bool:
         metadata = claim["metadata"]
@@ -101,19 +109,21 @@ class StorageReleases:
         stored = self._store.get(PersistentVolumeClaim.resource, claim.get("namespace", ""), claim.get("name", ""))
         return stored is not None and stored.uid == claim.get("uid", stored.uid)
 
-    async def _release(self, kind: Kind, namespace: str, name: str, finalizer: str) -> None:
+    async def _protect(self, key: Key, *, present: bool) -> None:
+        kind, namespace, name = key
         resource = self._registry.lookup(kind.group, kind.version, kind.plural)
         assert resource is not None
 
-        async def released(raw: bytes | None) -> Object:
+        async def changed(raw: bytes | None) -> Object:
             assert raw is not None
             obj = decode(raw)
-            system_finalizer(obj["metadata"], finalizer, present=False)
+            wanted = present and "deletionTimestamp" not in obj["metadata"]
+            system_finalizer(obj["metadata"], _PROTECTIONS[kind], present=wanted)
             return obj
 
         write = Write(resource, namespace, name, LOOPBACK, WriteOptions(), manager="kube-controller-manager")
         try:
-            await self._writes.change(write, released, options_kind="PatchOptions")
+            await self._writes.change(write, changed, options_kind="PatchOptions")
         except Problem as problem:
             if problem.code != 404:
                 raise

@@ -192,5 +192,6 @@ RULES = (
         generation="spec",
         status=True,
         name=names.path_segment,
+        metadata_last=True,
     ),
 )

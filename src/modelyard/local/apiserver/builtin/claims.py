@@ -69,27 +69,33 @@ def claim(obj: Object) -> list[Cause]:
 def claim_update(new: Object, old: Object) -> list[Cause]:
     found = claim(new)
     before, after = dict(old["spec"]), dict(new["spec"])
-    bound = (new.get("status") or {}).get("phase") == "Bound"
     if not before.get("volumeName"):
         _take(before, after, "volumeName")
-    if before.get("storageClassName") is None and _LEGACY_CLASS not in (old["metadata"].get("annotations") or {}):
-        _take(before, after, "storageClassName")
-    if bound:
-        _take(before, after, "resources")
-    _take(before, after, "volumeAttributesClassName")
+    found += _class_update(new, old, before, after)
+    if (new.get("status") or {}).get("phase") == "Bound":
+        _take_storage(after, before)
+        _take(after, before, "volumeAttributesClassName")
     if before != after:
         diff = difference(before, after, "PersistentVolumeClaimSpec")
         found.append(field_forbidden("spec", f"{_FROZEN}\n{diff}"))
-    if bound:
-        smallest, wanted = _storage(old), _storage(new)
-        allocated = ((old.get("status") or {}).get("capacity") or {}).get("storage")
-        shrinks = wanted is not None and smallest is not None and parse(wanted) < parse(smallest)
-        if shrinks and wanted is not None and (allocated is None or parse(wanted) <= parse(allocated)):
-            detail = "field can not be less than status.capacity"
-            found.append(field_forbidden("spec.resources.requests.storage", detail))
-    elif _storage(old) != _storage(new) and before == after:
-        found.append(field_forbidden("spec", _FROZEN))
+    wanted = _storage(new)
+    allocated = ((old.get("status") or {}).get("capacity") or {}).get("storage", "0")
+    if parse(wanted) < parse(_storage(old)) and parse(wanted) <= parse(allocated):
+        found.append(field_forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
     return found + checks.immutable(new["spec"].get("volumeMode"), old["spec"].get("volumeMode"), "volumeMode")
+
+
+def _class_update(new: Object, old: Object, before: Object, after: Object) -> list[Cause]:
+    """A class may move from the old annotation to its field, and may be given where there was none."""
+    noted = (old["metadata"].get("annotations") or {}).get(_LEGACY_CLASS)
+    notes = new["metadata"].get("annotations") or {}
+    unset, wanted = before.get("storageClassName") is None, after.get("storageClassName")
+    if noted is not None and unset and wanted == noted and notes.get(_LEGACY_CLASS, noted) == noted:
+        del after["storageClassName"]
+        return []
+    if unset and wanted is not None and noted in (None, wanted):
+        del after["storageClassName"]
+    return checks.immutable(notes.get(_LEGACY_CLASS, ""), noted or "", f"metadata.annotations.{_LEGACY_CLASS}")
 
 
 def _take(target: dict[str, Any], source: dict[str, Any], name: str) -> None:
@@ -99,8 +105,16 @@ def _take(target: dict[str, Any], source: dict[str, Any], name: str) -> None:
         target.pop(name, None)
 
 
-def _storage(obj: Object) -> str | None:
-    amount: str | None = ((obj["spec"].get("resources") or {}).get("requests") or {}).get("storage")
+def _take_storage(target: dict[str, Any], source: dict[str, Any]) -> None:
+    resources = target.get("resources") or {}
+    if resources.get("requests") is None:
+        return
+    amount = ((source.get("resources") or {}).get("requests") or {}).get("storage", "0")
+    target["resources"] = {**resources, "requests": {**resources["requests"], "storage": amount}}
+
+
+def _storage(obj: Object) -> str:
+    amount: str = ((obj["spec"].get("resources") or {}).get("requests") or {}).get("storage", "0")
     return amount
 
 

@@ -84,7 +84,7 @@ def _frozen(new: Object, old: Object, fields: Sequence[str]) -> list[Cause]:
     if not old.get("immutable"):
         return []
     found = [] if new.get("immutable") else [field_forbidden("immutable", _FROZEN)]
-    return found + [field_forbidden(name, _FROZEN) for name in fields if (new.get(name) or {}) != (old.get(name) or {})]
+    return found + [field_forbidden(name, _FROZEN) for name in fields if new.get(name) != old.get(name)]
 
 
 def string_data(obj: Object) -> None:
@@ -355,8 +355,15 @@ NAMESPACE = Rules(
 )
 
 RULES = (
-    Rules(builtin.ConfigMap, config_map, config_map_update),
-    Rules(builtin.Secret, secret, secret_update, default=_default_secret, prepare_update=_keep_secret_type),
+    Rules(builtin.ConfigMap, config_map, config_map_update, empties=("binaryData",)),
+    Rules(
+        builtin.Secret,
+        secret,
+        secret_update,
+        default=_default_secret,
+        prepare_update=_keep_secret_type,
+        empties=("data",),
+    ),
     Rules(builtin.ServiceAccount),
     Rules(builtin.Node, status=True, status_at_create=True),
     Rules(builtin.Endpoints, endpoints, endpoints_update, warn=_deprecated_endpoints),

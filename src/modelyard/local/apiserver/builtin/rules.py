@@ -37,6 +37,8 @@ class Rules:
     default: Default | None = None
     prepare: Prepare | None = None
     prepare_update: PrepareUpdate | None = None
+    empties: tuple[str, ...] = ()
+    """Maps whose empty value, unlike an absent one, is a change to an immutable object."""
     generation: Generation = ""
     status: bool = False
     status_keeps: tuple[str, ...] = ()
@@ -45,6 +47,8 @@ class Rules:
     status_at_create: bool = False
     """Whether a creator may set the status (a kubelet registers its Node with one)."""
     name: Callable[[str], Sequence[str]] = names.dns_subdomain
+    metadata_last: bool = False
+    """Whether the metadata of a new object is only looked at when all else about it is right."""
     warn: Callable[[Object, Object | None], list[str]] | None = None
 
 
@@ -55,6 +59,7 @@ class BuiltinStrategy(PlainStrategy):
         super().__init__(has_status=rules.status)
         self.rules = rules
         self.counts_generation = rules.generation != ""
+        self.metadata_last = rules.metadata_last
         kind = rules.kind
         self._default = rules.default or DEFAULTS.get(kind)
         self._reader: Reader | None = reader_for(shape_name(kind))
@@ -70,10 +75,16 @@ class BuiltinStrategy(PlainStrategy):
                 raise bad_request(
                     f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {error.message}'
                 ) from None
+            empties = [name for name in self.rules.empties if obj.get(name) == {}]
             obj.clear()
             obj.update(shaped)
+            for name in empties:
+                obj[name] = {}
         if self._default is not None:
             self._default(obj)
+
+    def set_aside(self, obj: Object) -> Object:
+        return {name: obj.pop(name) for name in self.rules.empties if obj.get(name) == {}}
 
     def prepare_create(self, obj: Object) -> None:
         if self.has_status and not self.rules.status_at_create:
