@@ -37,6 +37,8 @@ from modelyard.runtime.webhooks import (
     conversion_stanza,
     webhook_configurations,
 )
+from tests.accounts import NAME as ACCOUNT
+from tests.accounts import Account, service_account
 
 _CONFIGURATIONS = {
     kind.kind: kind for kind in (builtin.MutatingWebhookConfiguration, builtin.ValidatingWebhookConfiguration)
@@ -302,11 +304,15 @@ class MemoryYard(Yard):
 
 
 class ApiYard(Yard):
-    """Controllers in a manager, on an API server."""
+    """Controllers in a manager, on an API server.
 
-    def __init__(self, client: Client, namespace: str) -> None:
+    With a `login` for tokens they act as a service account that has the generated role, and no request may be forbidden."""
+
+    def __init__(self, client: Client, namespace: str, login: Callable[[str], Client] | None = None) -> None:
         self.client = client
         self.namespace = namespace
+        self._login = login
+        self._account: Account | None = None
         self.manager: Manager | None = None
         self._made: list[tuple[Kind, Key]] = []
         self._webhooks: WebhookServer | None = None
@@ -340,7 +346,9 @@ class ApiYard(Yard):
 
     async def start(self, controllers: Sequence[Controller]) -> None:
         assert self.manager is None, "the controllers run already"
-        self.manager = Manager(self.client, controllers)
+        if self._login is not None:
+            self._account = await service_account(self.client, self._login, self.namespace, controllers)
+        self.manager = Manager(self._account.client if self._account else self.client, controllers)
         self.manager.start()
         await self.manager.idle(quiet=0.02)
 
@@ -368,6 +376,10 @@ class ApiYard(Yard):
         if self.manager is not None:
             await self.manager.stop(grace=0.0)
             self.manager = None
+        if self._account is not None:
+            account, self._account = self._account, None
+            await account.remove()
+            assert not account.forbidden, f"the generated role lacks something: {sorted(set(account.forbidden))}"
 
     async def stop(self) -> None:
         """Removes what the test made, in the reverse order, while the controllers can still take off their finalizers."""
@@ -457,7 +469,7 @@ class ApiYard(Yard):
 
     async def names(self, kind: Kind) -> list[str]:
         found = await self.client.list(kind, self.namespace if kind.namespaced else "")
-        return sorted(key_of(obj).name for obj in found.items)
+        return sorted(name for obj in found.items if not (name := key_of(obj).name).startswith(ACCOUNT))
 
     async def pass_time(self, seconds: float) -> None:
         """A server's clock goes by itself: whoever waits for something sees it."""

@@ -25,6 +25,7 @@ from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import key_of, metadata_of
 from modelyard.kube.transport import resource_of
 from modelyard.local.apiserver import ApiServer
+from modelyard.local.apiserver.journal import WRITES
 from modelyard.runtime.controller import Controller
 from modelyard.runtime.desired import Desired, Live
 from modelyard.runtime.lease import LeaseSettings
@@ -75,7 +76,7 @@ class Story:
     """Kinds and names (`Secret hi-key`) whose data is random: only its keys are compared."""
     passing: Sequence[Kind] = ()
     """Kinds that only tell what happened on the way (Jobs that are done): they are not compared."""
-    delays: Sequence[float] = (0.7, 4.0, 25.0)
+    delays: Sequence[float] = (0.7, 4.0, 25.0, 300.0)
     """How late each watch is made, in seconds."""
     lease: bool = False
     ground: Callable[[], Sequence[Controller]] = list
@@ -111,19 +112,21 @@ class Stage:
         """Until nothing has been written for a while, however long retries take; virtual time is free."""
         deadline = asyncio.get_running_loop().time() + patience
         while True:
-            before = self._writes()
+            before = self.server.journal.total
             await asyncio.sleep(quiet)
             idle = all(m.is_idle and not any(e.errors for e in m.engines) for m in self.managers if m.leading)
             leading = not self.managers or any(m.leading for m in self.managers)
-            if idle and leading and self._writes() == before:
+            if idle and leading and not self._wrote_since(before):
                 return
             if asyncio.get_running_loop().time() > deadline:
                 problems = [(m.problems, [e.errors for e in m.engines]) for m in self.managers]
                 raise AssertionError(f"{self.story.name} did not come to rest: {problems}")
 
-    def _writes(self) -> int:
-        """How much has been written, apart from the heartbeat of leases."""
-        return sum(entry.get("resource") != "leases" for entry in self.server.journal.writes())
+    def _wrote_since(self, before: int) -> bool:
+        """Has anything been written after so many requests, apart from the heartbeat of leases?"""
+        journal = self.server.journal
+        recent = list(journal)[-(journal.total - before) :] if journal.total > before else []
+        return any(entry.get("verb") in WRITES and entry.get("resource") != "leases" for entry in recent)
 
     async def snapshot(self) -> Snapshot:
         """Everything that counts, without what differs from run to run."""
@@ -386,7 +389,7 @@ async def _stomp(client: Client, kind: Kind, obj: Object) -> None:
     """Changes every plain value in what the object is for."""
     body = {name: _scribbled(value) for name, value in obj.items() if name in ("data", "spec") and name != "status"}
     labels = {name: "stomped" for name in (metadata_of(obj).get("labels") or {}) if "modelyard.dev" not in name}
-    changed = {"metadata": {"labels": labels}}
+    changed: Object = {"metadata": {"labels": labels}}
     if kind.kind == "ConfigMap":
         changed |= body
     elif kind in (Deployment, StatefulSet):

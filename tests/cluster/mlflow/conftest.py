@@ -14,7 +14,7 @@ from tests.yard import ApiYard
 
 @pytest.fixture
 async def story(api: Api) -> AsyncIterator[Story]:
-    yard = ApiYard(api.client, await api.namespace("mlflow"))
+    yard = ApiYard(api.client, await api.namespace("mlflow"), api.as_user)
     await yard.install(DEFINITIONS)
     yield Story(yard)
     await yard.stop()

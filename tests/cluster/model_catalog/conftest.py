@@ -13,6 +13,6 @@ from tests.yard import ApiYard
 
 @pytest.fixture
 async def story(api: Api) -> AsyncIterator[Story]:
-    told = Story(ApiYard(api.client, await api.namespace("catalog")))
+    told = Story(ApiYard(api.client, await api.namespace("catalog"), api.as_user))
     yield told
     await told.close()

@@ -14,7 +14,7 @@ from tests.yard import ApiYard
 
 @pytest.fixture
 async def story(api: Api) -> AsyncIterator[Story]:
-    yard = ApiYard(api.client, await api.namespace("registry"))
+    yard = ApiYard(api.client, await api.namespace("registry"), api.as_user)
     await yard.install(DEFINITIONS)
     told = Story(yard)
     yield told

@@ -69,7 +69,8 @@ def catalog_controller(settings: Settings) -> Controller:
             Watch(ClusterIngress, to=lambda ingress, reader: [key], optional=True),
             Watch(builtin.StorageClass),
         ],
-        permissions=_GRANTED,
+        # Admins may change every list of sources, whatever its name.
+        permissions=[*_GRANTED, Permission(("",), ("configmaps",), ("update",), namespace=where)],
     )
 
     @controller.reconcile
