@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from modelyard.cli.laptop.env import variables
-from modelyard.cli.laptop.session import HOME, USER, Place, find_place, user_token
+from modelyard.cli.laptop.places import Place, find_place
+from modelyard.cli.laptop.session import HOME, USER, user_token
 from modelyard.cli.output import Failed
 from modelyard.kube.builtin import HTTPRoute, Ingress, ServiceAccount
 from modelyard.kube.kinds import Object

@@ -14,7 +14,8 @@ import re
 import shlex
 
 from modelyard.cli.laptop.layout import Layout, directory_argument, layout_of
-from modelyard.cli.laptop.session import Place, authority, find_place, gateway_url, user_token, with_laptop
+from modelyard.cli.laptop.places import Place, find_place
+from modelyard.cli.laptop.session import authority, gateway_url, user_token, with_laptop
 from modelyard.cli.output import output_argument, print_json
 from modelyard.kube.client import Client
 

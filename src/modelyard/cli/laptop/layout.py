@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import fcntl
 import os
+import shlex
 import sys
 import time
 from collections.abc import Iterator
@@ -33,6 +34,8 @@ class State(msgspec.Struct):
     """Why what `--apply` asked for is not ready."""
     server: str = ""
     gateway: str = ""
+    served: dict[str, str] = {}
+    """Routes by name, with their addresses, as they were once everything was ready."""
     parts: dict[str, int] = {}
     restarts: dict[str, int] = {}
 
@@ -96,13 +99,17 @@ class Layout:
     def holder(self) -> str:
         state = self.read_state()
         who = f"process {state.pid}, started {_ago(state.started)}" if state else "another process"
-        where = f" --dir {self.directory}" if self.directory != default_directory() else ""
-        return f"{self.directory} is held by {who}; stop it with: modelyard down{where}"
+        return f"{self.directory} is held by {who}; stop it with: modelyard down{self.argument}"
+
+    @property
+    def argument(self) -> str:
+        """What a command line needs to mean this folder."""
+        return f" --dir {shlex.quote(str(self.directory))}" if self.directory != default_directory() else ""
 
     def require_running(self) -> State:
         state = self.read_state()
         if state is None or not self.is_running():
-            raise Failed(f"no laptop cluster runs in {self.directory}; start one with: modelyard up")
+            raise Failed(f"no laptop cluster runs in {self.directory}; start one with: modelyard up{self.argument}")
         return state
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Self
 
 from rich.status import Status
 
-from modelyard.cli.files import read_objects
+from modelyard.cli.files import read_all
 from modelyard.cli.laptop.layout import Layout, State
 from modelyard.cli.output import Failed, console
 from modelyard.cli.survey import Node, reason, state_of, survey
@@ -75,19 +76,29 @@ class Progress:
             f"\nmodelyard is up in {layout.directory}\n"
             f"  operators   {', '.join(state.operators)}\n"
             f"  gateway     {state.gateway}\n"
-            f"  kubectl     kubectl --kubeconfig {layout.kubeconfig} get pods -A\n"
-            f"  next        modelyard status --dir {layout.directory}\n"
-            f"              modelyard url mlflow --dir {layout.directory}\n"
-            f"              modelyard down --dir {layout.directory}",
+            f"{_served(state, layout)}"
+            f"  kubectl     kubectl --kubeconfig {shlex.quote(str(layout.kubeconfig))} get pods -A\n"
+            f"  next        modelyard status{layout.argument}\n"
+            f"              modelyard down{layout.argument}",
             markup=False,
+            soft_wrap=True,
         )
+
+
+def _served(state: State, layout: Layout) -> str:
+    """Where what runs is reached: its address, and how a browser is logged in there."""
+    lines = [
+        f"{url}\n              in a browser: modelyard url {name}{layout.argument}\n"
+        for name, url in sorted(state.served.items())
+    ]
+    return "".join(f"  {'open' if number == 0 else '':12}{line}" for number, line in enumerate(lines))
 
 
 async def follow_applied(
     kubeconfig: Path, files: Sequence[Path], operators: Sequence[str], timeout: float, progress: Progress
 ) -> None:
     """Applies the files' objects in order, then waits until the custom resources and workloads among them are ready."""
-    objects = [obj for file in files for obj in read_objects(file)]
+    objects = read_all(files)
     client = connect(kubeconfig)
     try:
         applied = []

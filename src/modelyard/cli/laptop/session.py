@@ -1,11 +1,10 @@
-"""The laptop's user as a service account: a token for clients, a one-time link for browsers, and where a service is served."""
+"""The laptop's user as a service account: a token for clients, a one-time link for browsers."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -13,37 +12,18 @@ import aiohttp
 
 from modelyard.cli.laptop.layout import Layout
 from modelyard.cli.output import Failed
-from modelyard.kube.builtin import ClusterRoleBinding, HTTPRoute, Ingress, Namespace, Route, ServiceAccount
+from modelyard.kube.builtin import ClusterRoleBinding, Namespace, ServiceAccount
 from modelyard.kube.client import Client
 from modelyard.kube.config import connect, resolve
 from modelyard.kube.errors import AlreadyExists, ApiError, Unreachable
-from modelyard.kube.kinds import Kind, Object
-from modelyard.kube.objects import key_of
-from modelyard.local.network import routes
+from modelyard.kube.kinds import Object
 from modelyard.local.network.gateway import OWN, Control
-from modelyard.local.network.routes import PathKind
 
 T = TypeVar("T")
 
 HOME = "modelyard"
 USER = "laptop-user"
 TOKEN_SECONDS = 12 * 3600
-_READERS: dict[Kind, Callable[[Object], list[routes.Route]]] = {
-    HTTPRoute: routes.from_http_route,
-    Route: routes.from_openshift,
-    Ingress: routes.from_ingress,
-}
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where the gateway serves something."""
-
-    name: str
-    namespace: str
-    path: str
-    owner: str
-    """The kind of the resource that the route belongs to; empty: of none."""
 
 
 def with_laptop(layout: Layout, work: Callable[[Client], Awaitable[T]]) -> T:
@@ -61,29 +41,6 @@ def with_laptop(layout: Layout, work: Callable[[Client], Awaitable[T]]) -> T:
         return asyncio.run(run())
     except (ApiError, Unreachable) as error:
         raise Failed(str(error)) from None
-
-
-async def find_place(client: Client, name: str, namespace: str = "") -> Place:
-    """The route of that name, or the one that leads to a Service of that name."""
-    served = await client.discover()
-    found: dict[str, Place] = {}
-    for kind, read in _READERS.items():
-        if kind not in served:
-            continue
-        for obj in (await client.list(kind, namespace)).items:
-            table = [route for route in read(obj) if route.kind is not PathKind.REGEX]
-            if not table:
-                continue
-            key = key_of(obj)
-            owners = obj["metadata"].get("ownerReferences") or [{}]
-            path = min((route.path for route in table), key=len)
-            place = Place(key.name, key.namespace, path.rstrip("/") + "/", str(owners[0].get("kind") or ""))
-            names = {key.name, *(backend.service for route in table for backend in route.backends)}
-            if name in names:
-                return place
-            found.setdefault(key.name, place)
-    there = ", ".join(sorted(found)) or "nothing yet; see `modelyard status`"
-    raise Failed(f"no HTTPRoute, Ingress or Route leads to {name!r}; what is served: {there}")
 
 
 async def user_token(client: Client, seconds: int = TOKEN_SECONDS) -> str:

@@ -20,13 +20,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from modelyard.cli.files import read_all
 from modelyard.cli.laptop import addresses
 from modelyard.cli.laptop.kubeconfig import merge_context
 from modelyard.cli.laptop.layout import Held, Layout, State, directory_argument, layout_of, require_linux
+from modelyard.cli.laptop.places import places
 from modelyard.cli.laptop.progress import Progress, follow_applied
 from modelyard.cli.laptop.supervisor import Part, Supervisor, describe_exit, python
 from modelyard.cli.manifests import operator_names, operators_argument
 from modelyard.cli.output import Failed
+from modelyard.kube.config import connect
+from modelyard.kube.errors import ApiError, Unreachable
 from modelyard.operators.registry import BUILT, UnknownOperator, load
 
 _DETACHED = "MODELYARD_DETACHED"
@@ -41,7 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="apply these files, and wait until what they ask for is ready",
+        help="apply these files or folders, and wait until what they ask for is ready",
     )
     parser.add_argument("--detach", action="store_true", help="go on in the background once everything is ready")
     parser.add_argument(
@@ -78,9 +82,8 @@ def run(args: argparse.Namespace) -> int:
     except (UnknownOperator, ValueError) as error:
         raise Failed(str(error)) from None
     files = [Path(name) for name in args.apply]
-    for file in files:
-        if not file.is_file():
-            raise Failed(f"--apply {file}: there is no such file")
+    # What is wrong with a file is said before anything is started.
+    read_all(files)
     plan = Plan(layout_of(args), names, args.platform, files, args.timeout, args.merge_kubeconfig)
     plan.layout.create()
     if plan.layout.is_running():
@@ -113,6 +116,8 @@ async def _foreground(plan: Plan) -> int:
                 code = await _until_ready(plan, supervisor, state, progress, stop)
                 if state.ready and not stop.is_set():
                     # What was applied may have failed; the cluster is up all the same, for a person to look at.
+                    state.served = await _served(layout, state.gateway)
+                    layout.write_state(state)
                     progress.done(state, layout)
                     await stop.wait()
                 progress.stopping()
@@ -155,9 +160,18 @@ async def _until_ready(
     except Failed as problem:
         progress.failed(str(problem))
         state.problem = str(problem)
-        plan.layout.write_state(state)
         return 1
     return 0
+
+
+async def _served(layout: Layout, gateway: str) -> dict[str, str]:
+    client = connect(layout.kubeconfig)
+    try:
+        return {place.name: gateway + place.path for place, _ in await places(client)}
+    except (ApiError, Unreachable):
+        return {}
+    finally:
+        await client.close()
 
 
 def _parts(plan: Plan, network: addresses.Network) -> list[Part]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import argparse
 
 from modelyard.cli.laptop.layout import directory_argument, layout_of
-from modelyard.cli.laptop.session import find_place, gateway_url, login_link, user_token, with_laptop
+from modelyard.cli.laptop.places import find_place
+from modelyard.cli.laptop.session import gateway_url, login_link, user_token, with_laptop
 from modelyard.cli.output import output_argument, print_json
 from modelyard.kube.client import Client
 
