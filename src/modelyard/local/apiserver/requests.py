@@ -59,7 +59,16 @@ class Request:
 
 
 def parse_query(text: str) -> dict[str, list[str]]:
-    return parse_qs(text, keep_blank_values=True) if text else {}
+    if not text:
+        return {}
+    if "%" in text or "+" in text:
+        return parse_qs(text, keep_blank_values=True)
+    query: dict[str, list[str]] = {}
+    for pair in text.split("&"):
+        if pair:
+            name, _, value = pair.partition("=")
+            query.setdefault(name, []).append(value)
+    return query
 
 
 class WebSocket(Protocol):

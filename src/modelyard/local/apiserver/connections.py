@@ -1,0 +1,328 @@
+"""One client's connection: plain HTTP/1.1 requests read and answered with little ado; all others are handed over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from http import HTTPStatus
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+from modelyard.local.apiserver import problems
+from modelyard.local.apiserver.bodies import MOST_BYTES
+from modelyard.local.apiserver.problems import Problem
+from modelyard.local.apiserver.requests import Reply, Request, parse_query
+from modelyard.local.apiserver.store import encode
+
+log = logging.getLogger(__name__)
+
+PIECE = 128 * 1024
+"""How many bytes of an answer are written at once."""
+MOST_HEADER_BYTES = 64 * 1024
+REQUEST_SECONDS = 60.0
+BODY_SECONDS = 30.0
+IDLE_SECONDS = 3630.0
+"""Longer than the proxies in between keep a connection that nobody uses."""
+_MOST_HEADERS = 100
+METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"))
+_ODD_HEADERS = frozenset(("transfer-encoding", "upgrade", "expect", "content-encoding"))
+_PLAIN_HEAD = re.compile(rb"([A-Z]+) (/(?!/)[!\"$-~]*) HTTP/1\.1((?:\r\n[0-9A-Za-z!#$%&'*+.^_`|~-]+:[\t -~]*)*)")
+_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+
+
+class Keeper(Protocol):
+    """What a connection needs of the door it came through."""
+
+    handle: Callable[[Request], Awaitable[Reply]]
+
+    def check_origin(self, host: str, origin: str | None) -> None:
+        """Raises a Problem where the server must not be asked under that name, or from that page."""
+
+    def date(self) -> bytes:
+        """The time of day, as a header has it."""
+
+    def take_over(self) -> asyncio.Protocol:
+        """Who answers what is not plain."""
+
+    def joined(self, connection: Connection) -> None: ...
+
+    def left(self, connection: Connection) -> None: ...
+
+
+class Head:
+    """A request up to its body."""
+
+    __slots__ = ("closes", "headers", "length", "method", "path", "query")
+
+    def __init__(self, method: str, path: str, query: str, headers: dict[str, str], length: int, closes: bool) -> None:
+        self.method = method
+        self.path = path
+        self.query = query
+        self.headers = headers
+        self.length = length
+        self.closes = closes
+
+
+def parse_head(raw: bytes) -> Head | None:
+    """The head of a plain request, without the blank line; None where anything about it is unusual."""
+    plain = _PLAIN_HEAD.fullmatch(raw)
+    if plain is None:
+        return None
+    method, target, block = plain[1].decode(), plain[2].decode(), plain[3].decode()
+    headers: dict[str, str] = {}
+    for line in block.split("\r\n")[1:]:
+        name, _, value = line.partition(":")
+        name = name.lower()
+        if name in headers:
+            if name in ("content-length", "host"):
+                return None
+            headers[name] += "\n" + value.strip(" \t")
+        else:
+            headers[name] = value.strip(" \t")
+    if method not in METHODS or len(headers) > _MOST_HEADERS or not _ODD_HEADERS.isdisjoint(headers):
+        return None
+    length = headers.get("content-length", "0")
+    connection = headers.get("connection", "").lower()
+    if not length.isdigit() or len(length) > 9 or int(length) > MOST_BYTES or "upgrade" in connection:
+        return None
+    path, _, query = target.partition("?")
+    return Head(method, unquote(path) if "%" in path else path, query, headers, int(length), "close" in connection)
+
+
+class Connection(asyncio.Protocol):
+    """Requests one after the other. The task of the one under way is cancelled when the client goes away."""
+
+    __slots__ = (
+        "_begun", "_buffer", "_certificate", "_closing", "_head", "_host", "_keeper", "_late", "_loop", "_paused", "_remote", "_since", "_size",
+        "_task", "_transport",
+    )  # fmt: skip
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._begun: bytearray | None = None
+        """A request of which some is still on its way."""
+        self._buffer = b""
+        """What came while another request is being answered."""
+        self._head: Head | None = None
+        """The head of the request that has begun, where that is complete."""
+        self._size = 0
+        """How many bytes that request takes, with its head."""
+        self._task: asyncio.Task[None] | None = None
+        self._since = self._loop.time()
+        """When what it does now began: reading a request, answering it, or nothing."""
+        self._late = False
+        self._closing = False
+        self._paused: asyncio.Future[None] | None = None
+        self._host = ""
+        """The name that was last found to be right."""
+        self._certificate: bytes | None = None
+        self._remote = ""
+
+    # What the event loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        tls = transport.get_extra_info("ssl_object")
+        self._certificate = tls.getpeercert(binary_form=True) if tls is not None else None
+        peer = transport.get_extra_info("peername")
+        self._remote = str(peer[0]) if peer else ""
+        plain = transport.get_extra_info("socket")
+        if plain is not None:
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._keeper.joined(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closing = True
+        self._keeper.left(self)
+        self._resume()
+        if self._task is not None:
+            self._task.cancel()
+
+    def data_received(self, data: bytes) -> None:
+        if self._closing:
+            return
+        if self._task is not None:
+            # The next request already; it has to wait.
+            self._buffer += data
+            if len(self._buffer) > PIECE:
+                self._transport.pause_reading()
+            return
+        if self._begun is None:
+            self._read(data, 0)
+        else:
+            seen = len(self._begun)
+            self._begun += data
+            self._read(self._begun, seen)
+
+    def pause_writing(self) -> None:
+        self._paused = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        self._resume()
+
+    def _resume(self) -> None:
+        paused, self._paused = self._paused, None
+        if paused is not None and not paused.done():
+            paused.set_result(None)
+
+    # Reading.
+
+    def _read(self, data: bytes | bytearray, seen: int) -> None:
+        """Starts the request that the data begins with, once all of it is there; so much of it was looked at before."""
+        head = self._head
+        if head is None:
+            end = data.find(b"\r\n\r\n", max(seen - 3, 0), MOST_HEADER_BYTES)
+            head = parse_head(bytes(data[:end])) if end >= 0 else None
+            if head is None:
+                if end >= 0 or len(data) >= MOST_HEADER_BYTES:
+                    self._hand_over(bytes(data))
+                else:
+                    self._wait(data)
+                return
+            self._size = end + 4 + head.length
+        size = self._size
+        if len(data) < size:
+            self._head = head
+            self._wait(data)
+            return
+        body = bytes(data[size - head.length : size]) if head.length else b""
+        self._head = self._begun = None
+        self._buffer = bytes(data[size:])
+        self._since = self._loop.time()
+        request = Request(
+            head.method, head.path, parse_query(head.query), head.headers, body, None, self._certificate, self._remote
+        )
+        self._task = self._loop.create_task(self._answer(request, head.closes))
+
+    def _wait(self, data: bytes | bytearray) -> None:
+        if self._begun is None:
+            self._begun = bytearray(data)
+            self._since = self._loop.time()
+
+    def _hand_over(self, buffer: bytes) -> None:
+        self._closing = True
+        self._keeper.left(self)
+        other = self._keeper.take_over()
+        self._transport.set_protocol(other)
+        other.connection_made(self._transport)
+        other.data_received(buffer)
+
+    # Answering.
+
+    async def _answer(self, request: Request, closes: bool) -> None:
+        try:
+            reply = await self._reply(request)
+            await self._send(request, reply, closes)
+        except asyncio.CancelledError:
+            # Also of an answer that was cut off: whoever reads must not take it for a whole one.
+            self._transport.abort()
+            raise
+        except Exception:
+            log.exception("the answer to %s %s was cut off", request.method, request.path)
+            self._transport.abort()
+            return
+        finally:
+            self._task = None
+        if closes or self._closing:
+            self._transport.close()
+            return
+        self._since = self._loop.time()
+        if self._buffer:
+            self._transport.resume_reading()
+            buffer, self._buffer = self._buffer, b""
+            self._read(buffer, 0)
+
+    async def _reply(self, request: Request) -> Reply:
+        try:
+            host, origin = request.headers.get("host", ""), request.headers.get("origin")
+            if origin is not None or host != self._host:
+                self._keeper.check_origin(host, origin)
+                self._host = host
+            reply = await self._keeper.handle(request)
+            if reply.upgrade is not None:
+                raise problems.bad_request("Upgrade request required")
+            return reply
+        except Problem as problem:
+            return Reply(problem.code, encode(problem.status), headers=problem.headers)
+        except asyncio.CancelledError:
+            if not self._late:
+                raise
+            self._late = False
+            late = problems.timeout("request did not complete within the allotted timeout")
+            return Reply(late.code, encode(late.status))
+
+    async def _send(self, request: Request, reply: Reply, closes: bool) -> None:
+        body = reply.body
+        parts = [
+            _STATUS_LINES.get(reply.status) or b"HTTP/1.1 %d\r\n" % reply.status,
+            b"Content-Type: ", reply.content_type.encode(),
+            b"\r\nCache-Control: no-cache, private\r\nX-Content-Type-Options: nosniff\r\n",
+            self._keeper.date(),
+        ]  # fmt: skip
+        for name, value in reply.headers:
+            parts.append(f"{name}: {value}\r\n".encode())
+        if closes:
+            parts.append(b"Connection: close\r\n")
+        if isinstance(body, bytes):
+            parts.append(b"Content-Length: %d\r\n\r\n" % len(body))
+            if request.method == "HEAD":
+                self._transport.write(b"".join(parts))
+            elif len(body) <= PIECE:
+                parts.append(body)
+                self._transport.write(b"".join(parts))
+            else:
+                self._transport.write(b"".join(parts))
+                await self._write_pieces(body)
+            return
+        parts.append(b"Transfer-Encoding: chunked\r\n\r\n")
+        self._transport.write(b"".join(parts))
+        await self._stream(body)
+
+    async def _write_pieces(self, body: bytes) -> None:
+        # A connection keeps the buffers of the largest piece that it ever encrypted.
+        for start in range(0, len(body), PIECE):
+            if self._paused is not None:
+                await self._paused
+            self._transport.write(body[start : start + PIECE])
+
+    async def _stream(self, body: AsyncIterator[bytes]) -> None:
+        self._since = float("inf")
+        try:
+            async for chunk in body:
+                if chunk:
+                    if self._paused is not None:
+                        await self._paused
+                    self._transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+            self._transport.write(b"0\r\n\r\n")
+        finally:
+            close: Callable[[], Coroutine[Any, Any, None]] | None = getattr(body, "aclose", None)
+            if close is not None:
+                await close()
+
+    # What the door calls.
+
+    def check_time(self, now: float) -> None:
+        """Ends what takes too long."""
+        spent = now - self._since
+        if self._task is not None:
+            if spent > REQUEST_SECONDS and not self._late:
+                self._late = True
+                self._task.cancel()
+        elif spent > (BODY_SECONDS if self._begun is not None else IDLE_SECONDS):
+            self._transport.abort()
+
+    async def close(self, seconds: float) -> None:
+        """Lets the answer under way get ready, for so many seconds."""
+        self._closing = True
+        task = self._task
+        if task is not None:
+            await asyncio.wait([task], timeout=seconds)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        self._transport.close()
