@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import os
 import re
 from typing import Any
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from modelyard.kube.builtin import (
     ClusterRole,
@@ -42,6 +49,11 @@ TEMPLATE = {
     "spec": {"containers": [{"name": "c", "image": "i"}, {"name": "d", "image": "j"}]},
 }
 SELECTOR = {"matchLabels": {"a": "b"}}
+CSI_DRIVER = Kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers", namespaced=False)
+CSI_NODE = Kind("storage.k8s.io", "v1", "CSINode", "csinodes", namespaced=False)
+SIGNING_REQUEST = Kind(
+    "certificates.k8s.io", "v1", "CertificateSigningRequest", "certificatesigningrequests", namespaced=False
+)
 
 
 async def table(api: Api, kind: Kind, namespace: str = "", name: str = "", **query: str) -> Object:
@@ -311,3 +323,72 @@ async def test_rows_carry_metadata_the_object_or_nothing(api: Api) -> None:
     assert (row["object"]["kind"], row["object"]["data"]) == ("ConfigMap", {"a": "b"})
     row = (await table(api, ConfigMap, namespace, "c", includeObject="None"))["rows"][0]
     assert row["object"] is None
+
+
+async def test_a_pod_that_is_over_says_so_in_its_row(api: Api) -> None:
+    namespace = await api.namespace()
+    await api.client.create(Pod, {"metadata": {"name": "p", "namespace": namespace}, "spec": TEMPLATE["spec"]})
+    assert "conditions" not in (await table(api, Pod, namespace))["rows"][0]
+    await api.client.patch(Pod, namespace, "p", {"status": {"phase": "Succeeded"}}, subresource="status")
+    assert (await table(api, Pod, namespace))["rows"][0]["conditions"] == [
+        {
+            "type": "Completed", "status": "True", "reason": "Succeeded",
+            "message": "The pod has completed successfully.",
+        }
+    ]  # fmt: skip
+
+
+async def test_the_newest_default_storage_class_is_marked_in_lists(api: Api) -> None:
+    names = [f"class-{os.getpid()}-{letter}" for letter in "ab"]
+    default = {"storageclass.kubernetes.io/is-default-class": "true"}
+    for name in names:
+        await api.client.create(
+            StorageClass, {"metadata": {"name": name, "annotations": default}, "provisioner": "example.com/p"}
+        )
+    try:
+        listed = [row["cells"][0] for row in (await table(api, StorageClass))["rows"]]
+        # Within one second the first by name wins, after it the newer one.
+        assert sum(cell == f"{name} (default)" for cell in listed for name in names) == 1
+        assert (await table(api, StorageClass, "", names[0]))["rows"][0]["cells"][0] == names[0]
+    finally:
+        for name in names:
+            await api.client.delete(StorageClass, "", name)
+
+
+async def test_storage_drivers(api: Api) -> None:
+    name = f"driver-{os.getpid()}.example.com"
+    spec = {"attachRequired": False, "tokenRequests": [{"audience": "a"}, {"audience": "b"}]}
+    await api.client.create(CSI_DRIVER, {"metadata": {"name": name}, "spec": spec})
+    await api.client.create(
+        CSI_NODE, {"metadata": {"name": name}, "spec": {"drivers": [{"name": name, "nodeID": "n"}]}}
+    )
+    try:
+        [row] = [row for row in await rows(api, CSI_DRIVER) if row["Name"] == name]
+        assert row == {
+            "Name": name, "AttachRequired": False, "PodInfoOnMount": False, "StorageCapacity": False,
+            "TokenRequests": "a,b", "RequiresRepublish": False, "Modes": "Persistent",
+        }  # fmt: skip
+        assert [row for row in await rows(api, CSI_NODE) if row["Name"] == name] == [{"Name": name, "Drivers": 1}]
+    finally:
+        await api.client.delete(CSI_DRIVER, "", name)
+        await api.client.delete(CSI_NODE, "", name)
+
+
+async def test_signing_requests(api: Api) -> None:
+    name = f"request-{os.getpid()}"
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "someone")])
+    request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+    spec = {
+        "signerName": "example.com/signer", "usages": ["client auth"], "expirationSeconds": 7200,
+        "request": base64.b64encode(request.public_bytes(Encoding.PEM)).decode(),
+    }  # fmt: skip
+    await api.client.create(SIGNING_REQUEST, {"metadata": {"name": name}, "spec": spec})
+    try:
+        [row] = [row for row in await rows(api, SIGNING_REQUEST) if row["Name"] == name]
+        assert row.pop("Requestor")
+        assert row == {
+            "Name": name, "SignerName": "example.com/signer", "RequestedDuration": "120m", "Condition": "Pending",
+        }  # fmt: skip
+    finally:
+        await api.client.delete(SIGNING_REQUEST, "", name)

@@ -113,7 +113,8 @@ def assemble(server: ApiServer, *, access_control: bool) -> Parts:
 
     client = WebhookClient(ServiceResolver(server.store))
     webhooks = WebhookAdmission(Webhooks(server.store, server.registry), client)
-    hooks.admitter = AdmissionChain(server.store, webhooks, EscalationGuard(rbac) if access_control else None)
+    guard = EscalationGuard(rbac) if access_control else None
+    hooks.admitter = AdmissionChain(server.store, webhooks, guard, server.clock)
     custom_resources = CustomResources(
         server.store, server.registry, server.ownership, server.clock, client.call, server.delete_all
     )

@@ -95,6 +95,12 @@ class Tables(Protocol):
 
     def cells(self, resource: ServedResource, obj: Object) -> list[Any]: ...
 
+    def conditions(self, resource: ServedResource, obj: Object) -> list[Object]:
+        """What a client may do with the row as a whole: hide a pod that is over."""
+
+    def mark_default(self, resource: ServedResource, objects: Sequence[Object], rows: Sequence[list[Any]]) -> None:
+        """Names, in the rows of a list, the object that stands in where none is given."""
+
 
 class Documents(Protocol):
     async def reply(self, request: Request) -> Reply | None:
@@ -141,6 +147,12 @@ class PlainTables:
     def cells(self, resource: ServedResource, obj: Object) -> list[Any]:
         metadata = obj.get("metadata") or {}
         return [metadata.get("name", ""), metadata.get("creationTimestamp")]
+
+    def conditions(self, resource: ServedResource, obj: Object) -> list[Object]:
+        return []
+
+    def mark_default(self, resource: ServedResource, objects: Sequence[Object], rows: Sequence[list[Any]]) -> None:
+        """No kind has one."""
 
 
 class NoDocuments:

@@ -129,7 +129,7 @@ class Lists:
             metadata.pop("continue", None)
         if format.shape == "table":
             maker = rendering.TableMaker(self._hooks, resource, request, format.shape_version)
-            return rendering.reply(maker.table(raws, metadata), format)
+            return rendering.reply(maker.table(raws, metadata, listed=True), format)
         if format.shape == "metadata":
             kind, api_version = "PartialObjectMetadataList", f"meta.k8s.io/{format.shape_version}"
             raws = [rendering.partial(raw, format.shape_version) for raw in raws]

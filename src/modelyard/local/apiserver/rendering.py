@@ -128,18 +128,27 @@ class TableMaker:
                 f"{problems.go_quote(self._include)}: must be 'Metadata', 'Object', 'None', or empty"
             )
 
-    def table(self, raws: Sequence[bytes], list_metadata: Object, *, headers: bool = True) -> bytes:
+    def table(
+        self, raws: Sequence[bytes], list_metadata: Object, *, headers: bool = True, listed: bool = False
+    ) -> bytes:
         columns = self._tables.columns(self._resource) if headers else None
-        rows = b",".join(self._row(raw) for raw in raws)
+        objects = [decode(raw) for raw in raws]
+        cells = [self._tables.cells(self._resource, obj) for obj in objects]
+        if listed:
+            self._tables.mark_default(self._resource, objects, cells)
+        rows = b",".join(self._row(*parts) for parts in zip(cells, objects, raws, strict=True))
         return b'{"kind":"Table","apiVersion":"meta.k8s.io/%s","metadata":%s,"columnDefinitions":%s,"rows":[%s]}' % (
             self._version.encode(), encode(list_metadata), encode(columns), rows,
         )  # fmt: skip
 
-    def _row(self, raw: bytes) -> bytes:
-        cells = encode(self._tables.cells(self._resource, decode(raw)))
-        if self._include == "None":
-            return b'{"cells":%s,"object":null}' % cells
-        return b'{"cells":%s,"object":%s}' % (cells, raw if self._include == "Object" else partial(raw, self._version))
+    def _row(self, cells: list[Any], obj: Object, raw: bytes) -> bytes:
+        conditions = self._tables.conditions(self._resource, obj)
+        shown = b""
+        if self._include != "None":
+            shown = raw if self._include == "Object" else partial(raw, self._version)
+        return b'{"cells":%s%s,"object":%s}' % (
+            encode(cells), b',"conditions":' + encode(conditions) if conditions else b"", shown or b"null",
+        )  # fmt: skip
 
 
 def metadata_of(raw: bytes) -> Object:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 
 from modelyard.kube.kinds import Object
+from modelyard.kube.times import utc_now
 from modelyard.local.apiserver.admission.plugins import (
     ClaimResize,
     DefaultIngressClass,
@@ -13,6 +16,7 @@ from modelyard.local.apiserver.admission.plugins import (
     NamespaceLifecycle,
     OneDefaultPriority,
     Plugin,
+    SigningRequests,
     StorageProtection,
 )
 from modelyard.local.apiserver.admission.pods import DefaultTolerations, PriorityAdmission, ServiceAccountAdmission
@@ -26,7 +30,13 @@ from modelyard.local.apiserver.store import Store
 class AdmissionChain:
     """The server's admitter."""
 
-    def __init__(self, store: Store, webhooks: WebhookAdmission, guard: EscalationGuard | None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        webhooks: WebhookAdmission,
+        guard: EscalationGuard | None,
+        clock: Callable[[], datetime] = utc_now,
+    ) -> None:
         self._plugins: tuple[Plugin, ...] = (
             NamespaceLifecycle(store),
             ServiceAccountAdmission(store),
@@ -37,6 +47,7 @@ class AdmissionChain:
             ClaimResize(store),
             DefaultIngressClass(store),
             OneDefaultPriority(store),
+            SigningRequests(clock),
         )
         self._webhooks = webhooks
         self._guard = guard

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import datetime
 from typing import Protocol
 
 from modelyard.kube.builtin import (
@@ -15,6 +17,8 @@ from modelyard.kube.builtin import (
 )
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.quantities import parse
+from modelyard.kube.times import format_time
+from modelyard.local.apiserver.builtin.certificates import SIGNING_REQUEST
 from modelyard.local.apiserver.hooks import Admission
 from modelyard.local.apiserver.problems import forbidden, not_found
 from modelyard.local.apiserver.store import Store, Stored
@@ -207,3 +211,41 @@ class OneDefaultPriority(_Passive):
             if stored.name != obj["metadata"].get("name") and stored.decode().get("globalDefault"):
                 why = f"PriorityClass {stored.name} is already marked as default. Only one default can exist"
                 raise forbidden(PriorityClass, admission.name, why)
+
+
+class SigningRequests(_Passive):
+    """A certificate signing request says who made it, and its conditions say since when they hold."""
+
+    def __init__(self, clock: Callable[[], datetime]) -> None:
+        self._clock = clock
+
+    def concerns(self, admission: Admission) -> bool:
+        return admission.operation in ("CREATE", "UPDATE") and admission.resource.kind == SIGNING_REQUEST
+
+    async def mutate(self, admission: Admission, obj: Object | None, old: Object | None) -> None:
+        if obj is None:
+            return
+        if admission.operation == "CREATE":
+            user = admission.user
+            said = {
+                "username": user.name, "uid": user.uid, "groups": list(user.groups),
+                "extra": {name: list(values) for name, values in user.extra.items()},
+            }  # fmt: skip
+            spec = obj["spec"]
+            for name, value in said.items():
+                spec.pop(name, None)
+                if value:
+                    spec[name] = value
+        elif admission.subresource:
+            self._date(obj, old or {})
+
+    def _date(self, obj: Object, old: Object) -> None:
+        now = format_time(self._clock())
+        known = {
+            (condition.get("type"), condition.get("status")): condition.get("lastTransitionTime")
+            for condition in (old.get("status") or {}).get("conditions") or ()
+        }
+        for condition in (obj.get("status") or {}).get("conditions") or ():
+            condition["lastUpdateTime"] = condition.get("lastUpdateTime") or now
+            since = known.get((condition.get("type"), condition.get("status")))
+            condition["lastTransitionTime"] = condition.get("lastTransitionTime") or since or now

@@ -15,6 +15,7 @@ from modelyard.local.apiserver.builtin import (
     networking,
     webhooks,
 )
+from modelyard.local.apiserver.builtin.certificates import SIGNING_REQUEST, SigningRequestStrategy
 from modelyard.local.apiserver.builtin.namespaces import NamespaceStrategy
 from modelyard.local.apiserver.builtin.pods import PodStrategy
 from modelyard.local.apiserver.builtin.rules import BuiltinStrategy, Rules
@@ -39,4 +40,6 @@ class BuiltinStrategies:
             return ServiceStrategy(self.network)
         if kind == builtin.Namespace:
             return NamespaceStrategy()
+        if kind == SIGNING_REQUEST:
+            return SigningRequestStrategy()
         return BuiltinStrategy(self._rules.get(kind) or Rules(kind, status=has_status))

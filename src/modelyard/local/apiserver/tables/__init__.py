@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +18,8 @@ __all__ = ["Tables"]
 Row = Callable[[Object, Ages], list[Any]]
 
 _AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
+
+_STORAGE_CLASSES = "storageclasses.storage.k8s.io"
 
 # Column names; `:integer` and `:boolean` give a type, `*` marks the ones that only a wide table shows.
 _CONTAINERS = "Containers* Images*"
@@ -74,8 +76,16 @@ _BUILTIN: dict[str, tuple[str, Row]] = {
         others.persistent_volume_claim,
     ),
     "resourcequotas": ("Name Request Limit Age", others.quota),
-    "storageclasses.storage.k8s.io": (
+    _STORAGE_CLASSES: (
         "Name Provisioner ReclaimPolicy VolumeBindingMode AllowVolumeExpansion Age", others.storage_class,
+    ),
+    "csidrivers.storage.k8s.io": (
+        "Name AttachRequired:boolean PodInfoOnMount:boolean StorageCapacity:boolean TokenRequests RequiresRepublish:boolean Modes Age",
+        others.csi_driver,
+    ),
+    "csinodes.storage.k8s.io": ("Name Drivers:integer Age", others.csi_node),
+    "certificatesigningrequests.certificates.k8s.io": (
+        "Name Age SignerName Requestor RequestedDuration Condition", others.signing_request,
     ),
     "volumeattachments.storage.k8s.io": ("Name Attacher PV Node Attached:boolean Age", others.attachment),
     "priorityclasses.scheduling.k8s.io": (
@@ -119,6 +129,17 @@ class Tables:
             return [obj["metadata"].get("name", ""), obj["metadata"].get("creationTimestamp")]
         return known[1](obj, self._ages)
 
+    def conditions(self, resource: ServedResource, obj: Object) -> list[Object]:
+        return workloads.pod_conditions(obj) if resource.kind.resource == "pods" else []
+
+    def mark_default(self, resource: ServedResource, objects: Sequence[Object], rows: Sequence[list[Any]]) -> None:
+        if resource.kind.resource != _STORAGE_CLASSES:
+            return
+        default = others.default_class(objects)
+        for row in rows:
+            if row[0] == default:
+                row[0] += " (default)"
+
     def _cell(self, column: Object, obj: Object) -> Any:
         try:
             found = compile_path(column["jsonPath"])(obj)
@@ -150,7 +171,7 @@ def _parsed(word: str) -> Object:
 
 
 def _column(name: str, kind: str = "string", priority: int = 0) -> Object:
-    form = "name" if name == "Name" else ""
+    form = "name" if name in ("Name", "Attacher") else ""
     return {"name": name.replace("_", " "), "type": kind, "format": form, "description": "", "priority": priority}
 
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 from modelyard.kube.kinds import Object
-from modelyard.local.apiserver.tables.ages import Ages
+from modelyard.local.apiserver.tables.ages import Ages, human_duration
 from modelyard.local.apiserver.tables.labels import NONE
 
 _MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
+_DEFAULT_ANNOTATIONS = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
 _ROLE_PREFIX = "node-role.kubernetes.io/"
 
 
@@ -121,6 +127,49 @@ def storage_class(obj: Object, ages: Ages) -> list[Any]:
     return [
         name, obj.get("provisioner") or "", obj.get("reclaimPolicy") or "Delete", obj.get("volumeBindingMode") or "Immediate",
         bool(obj.get("allowVolumeExpansion")), age,
+    ]  # fmt: skip
+
+
+def default_class(objects: Sequence[Object]) -> str:
+    """The storage class that a list marks as the default: the newest of those that say so of themselves."""
+    marked = [obj for obj in objects if _is_default(obj)]
+    newest = max((obj["metadata"].get("creationTimestamp") or "" for obj in marked), default="")
+    names = [obj["metadata"]["name"] for obj in marked if (obj["metadata"].get("creationTimestamp") or "") == newest]
+    return min(names, default="")
+
+
+def _is_default(obj: Object) -> bool:
+    annotations = obj["metadata"].get("annotations") or {}
+    return any(annotations.get(name) == "true" for name in _DEFAULT_ANNOTATIONS)
+
+
+def csi_driver(obj: Object, ages: Ages) -> list[Any]:
+    name, age = _name_age(obj, ages)
+    spec = obj.get("spec") or {}
+    requests = spec.get("tokenRequests")
+    audiences = "<unset>" if requests is None else ",".join(request.get("audience") or "" for request in requests)
+    return [
+        name, spec.get("attachRequired") is not False, bool(spec.get("podInfoOnMount")), bool(spec.get("storageCapacity")),
+        audiences, bool(spec.get("requiresRepublish")), ",".join(spec.get("volumeLifecycleModes") or ()) or NONE, age,
+    ]  # fmt: skip
+
+
+def csi_node(obj: Object, ages: Ages) -> list[Any]:
+    name, age = _name_age(obj, ages)
+    return [name, len((obj.get("spec") or {}).get("drivers") or ()), age]
+
+
+def signing_request(obj: Object, ages: Ages) -> list[Any]:
+    name, age = _name_age(obj, ages)
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    seconds = spec.get("expirationSeconds")
+    conditions = {condition.get("type") for condition in status.get("conditions") or ()}
+    state = "Denied" if "Denied" in conditions else "Approved" if "Approved" in conditions else "Pending"
+    state += ",Failed" if "Failed" in conditions else ""
+    state += ",Issued" if status.get("certificate") else ""
+    return [
+        name, age, spec.get("signerName") or NONE, spec.get("username") or "",
+        NONE if seconds is None else human_duration(timedelta(seconds=seconds)), state,
     ]  # fmt: skip
 
 

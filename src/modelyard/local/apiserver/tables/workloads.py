@@ -9,6 +9,14 @@ from modelyard.local.apiserver.tables.ages import Ages
 from modelyard.local.apiserver.tables.labels import format_labels, format_selector
 
 NONE = "<none>"
+_OVER = {"Succeeded": "The pod has completed successfully.", "Failed": "The pod failed."}
+
+
+def pod_conditions(obj: Object) -> list[Object]:
+    phase = (obj.get("status") or {}).get("phase")
+    if phase not in _OVER:
+        return []
+    return [{"type": "Completed", "status": "True", "reason": phase, "message": _OVER[phase]}]
 
 
 def pod(obj: Object, ages: Ages) -> list[Any]:
