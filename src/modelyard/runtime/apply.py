@@ -16,6 +16,7 @@ from modelyard.runtime.desired import Child, Failure, Ownership, Policy
 from modelyard.runtime.drift import differences, stored
 from modelyard.runtime.memory import KeyMemory, fingerprint, merged
 from modelyard.runtime.ownership import GENERATED, Owner
+from modelyard.runtime.predecessor import Predecessor
 
 _IMMUTABLE = ("immutable", "may not change", "cannot change", "forbidden: updates to", "forbidden: pod updates")
 
@@ -57,6 +58,8 @@ class Applier:
     manager: str
     memory: KeyMemory
     again: bool = False
+    predecessor: Predecessor | None = None
+    """Whose objects are taken over."""
 
     def place(self, entry: Child | Object) -> Placed:
         """Where a child goes: its kind, and its namespace (the owner's, if it names none)."""
@@ -99,7 +102,7 @@ class Applier:
                 seen = await self.cluster.read(kind, key, manager)
                 if seen is None:
                     return Made(None, in_place=False)  # It has gone again.
-            if not ownership.may_take(seen.object, child, self.owner, kind):
+            if not ownership.may_take(seen.object, child, self.owner, kind) and not await self._made_before(placed):
                 raise ChildFailed(self._foreign(placed, seen.object))
             if seen.terminating and not child.until_gone:
                 return Made(seen.object, in_place=False)
@@ -140,8 +143,38 @@ class Applier:
         self._remember(placed, desired, _carried(desired, made), made, managed_by(made, manager))
         return Made(made)
 
+    async def _made_before(self, placed: Placed) -> bool:
+        """Did our predecessor make it, without saying for whom?"""
+        if self.predecessor is None:
+            return False
+        found = await self.cluster.read(placed.kind, placed.key, self.manager)
+        if found is None or ownership.controller_of(found.object) is not None:
+            return False
+        return self.predecessor.made(found.object)
+
+    async def _inherit(self, placed: Placed, manager: str, seen: Seen) -> Seen:
+        """The object with what our predecessor applied on it in our hands."""
+        if self.predecessor is None:
+            return seen
+        found = await self.cluster.read(placed.kind, placed.key, manager)
+        if found is None or found.uid != seen.uid:
+            return seen
+        metadata = found.object["metadata"]
+        fields = self.predecessor.inherited(metadata.get("managedFields") or (), manager)
+        if fields is None:
+            return found
+        body = [
+            {"op": "replace", "path": "/metadata/managedFields", "value": fields},
+            # Only as we have read it: a write in between may have changed who holds what.
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
+        ]
+        made = await self.cluster.patch(placed.kind, placed.key, body)
+        return Seen(made, managed_by(made, manager))
+
     async def _update(self, placed: Placed, manager: str, seen: Seen, *, force: bool) -> Made:
         kind, key, child = placed.kind, placed.key, placed.child
+        if seen.managed is None and force:
+            seen = await self._inherit(placed, manager, seen)
         desired = stored(kind, ownership.stamp(child, self.owner, kind))
         remembered = self.memory.child(kind, key)
         wanted, version = fingerprint(desired), resource_version_of(seen.object)

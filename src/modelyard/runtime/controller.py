@@ -7,9 +7,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
+from modelyard.kube.builtin import Lease
 from modelyard.kube.crd import Definition
 from modelyard.kube.kinds import Key, Kind, Object
+from modelyard.kube.objects import key_of
 from modelyard.runtime.desired import Desired, Outcome
+from modelyard.runtime.predecessor import Predecessor
 from modelyard.runtime.world import Objects, World
 
 
@@ -65,6 +68,8 @@ class Watch:
     """None: only cached for reading; wakes nobody."""
     optional: bool = False
     labels: dict[str, str] | None = None
+    name: str | None = None
+    """Cache only objects of this name; the role is limited to it too."""
     metadata_only: bool = False
     predicate: Predicate | None = None
     namespace: str | None = None
@@ -116,6 +121,7 @@ class Controller:
         resync: float | None = None,
         ready_condition: str = "Ready",
         namespace: str | None = None,
+        predecessor: Predecessor | None = None,
     ) -> None:
         self.name = name
         self.for_ = for_
@@ -132,6 +138,10 @@ class Controller:
         self.resync = resync
         self.ready_condition = ready_condition
         self.namespace = namespace
+        self.predecessor = predecessor
+        """Another operator for the same resources: waited for while it runs, then taken over from."""
+        if predecessor is not None:
+            self.watches += (Watch(Lease, to=self._every_key, name=predecessor.lease, source=self.source),)
         self.reconcile_fn: ReconcileFn | None = None
         self.cleanup_fn: CleanupFn | None = None
 
@@ -142,6 +152,11 @@ class Controller:
     def cleanup(self, fn: CleanupFn) -> CleanupFn:
         self.cleanup_fn = fn
         return fn
+
+    def _every_key(self, obj: Object, reader: Reader) -> Iterable[Key]:
+        if isinstance(self.for_, Fixed):
+            return self.for_.keys
+        return [key_of(resource) for resource in reader.list(self.kind)] if self.kind is not None else []
 
     @property
     def kind(self) -> Kind | None:

@@ -243,6 +243,13 @@ class Engine:
             self.errors.pop(key, None)
             self.queue.forget(key)
             return "success"
+        if result.superseded:
+            if key not in self.errors or self.errors[key].message != result.superseded:
+                log.warning("%s", result.superseded)
+            self._note(key, result.superseded)
+            self.queue.forget(key)
+            self.queue.add_after(key, result.requeue_after or 0.0)
+            return "requeue_after"
         if result.must_retry:
             first = next(f for f in result.failures if f.retryable)
             self._note(key, f"{first.reason}: {first.kind.kind} {first.key}: {first.message}")

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from modelyard.kube.builtin import Lease
 from modelyard.kube.conditions import condition
 from modelyard.kube.crd import Definition
 from modelyard.kube.errors import ApiError, Conflict, NotFound, TooManyRequests, Unauthorized
@@ -32,6 +33,7 @@ from modelyard.runtime.controller import Controller
 from modelyard.runtime.desired import Desired, Edit, EventNote, Failure, Hold, Live, Outcome, Ownership, Stage
 from modelyard.runtime.memory import KeyMemory, fingerprint
 from modelyard.runtime.ownership import PAUSE, RECONCILE, Owner
+from modelyard.runtime.predecessor import LOOK_AGAIN
 
 EVENT_REPEAT = 600.0
 """An Event that every pass repeats is sent again only after so many seconds."""
@@ -57,6 +59,8 @@ class PassResult:
     """The resource's status after the pass; None if the pass did not concern itself with it."""
     requeue_after: float | None = None
     paused: bool = False
+    superseded: str = ""
+    """Who does the work in our place, and what to do about it."""
     finalized: bool = False
     """The finalizer was removed: the resource is gone as far as we are concerned."""
     deleted: list[tuple[Kind, Key]] = field(default_factory=list)
@@ -75,24 +79,33 @@ class Pass:
     """One pass. Every await is a point where a crash must do no harm: the next pass finishes what this one began."""
 
     def __init__(
-        self, controller: Controller, cluster: Cluster, memory: KeyMemory, key: Key, *, timeout: float | None = None
+        self,
+        controller: Controller,
+        cluster: Cluster,
+        memory: KeyMemory,
+        key: Key,
+        *,
+        timeout: float | None = None,
+        heed: bool = True,
     ) -> None:
+        """`heed`: do nothing while the controller's predecessor is at work."""
         self.controller = controller
         self.cluster = cluster
         self.memory = memory
         self.key = key
         self.timeout = timeout
+        self.heed = heed
         self.resource: Object | None = None
         self.result = PassResult()
 
     async def run(self) -> PassResult:
         kind = self.controller.kind
         if kind is None:
-            owner = Owner(self.controller.name, self.key)
-            await self._reconcile(owner, self.key, again=False)
+            if not await self._give_way():
+                await self._reconcile(Owner(self.controller.name, self.key), self.key, again=False)
             return self.result
         self.resource = self.cluster.get(kind, self.key)
-        if self.resource is None:
+        if self.resource is None or await self._give_way():
             return self.result
         owner = Owner(self.controller.name, self.key, kind, uid_of(self.resource))
         if is_deleting(self.resource):
@@ -110,6 +123,24 @@ class Pass:
         if again and not self.result.must_retry:
             await self._drop_reconcile_annotation(kind, annotations[RECONCILE])
         return self.result
+
+    async def _give_way(self) -> bool:
+        """While the operator before us is at work: says so, and leaves everything to it."""
+        predecessor = self.controller.predecessor
+        if predecessor is None or not self.heed:
+            return False
+        message = predecessor.at_work(self.cluster.list(Lease, None, None), self.cluster.now)
+        if message is None:
+            return False
+        self.result.superseded = message
+        self.result.requeue_after = LOOK_AGAIN
+        # Not more often than its Event: it may not keep a condition that it does not know.
+        if self._is_news(note := EventNote(status.SUPERSEDED, message, "Warning")):
+            if isinstance(self.controller.for_, Definition):
+                mark = status.superseded(message, self._generation)
+                await self._write_status(status.with_conditions(self._current_status, [mark]), [])
+            await self._emit(note)
+        return True
 
     # Asking the controller
 
@@ -179,7 +210,8 @@ class Pass:
 
     async def _make(self, owner: Owner, desired: Desired, marks: list[Object], *, again: bool) -> Live:
         """Applies the children stage by stage, deletes what is no longer wanted, and says what is live."""
-        applier = Applier(self.cluster, owner, self.controller.field_manager, self.memory, again)
+        controller = self.controller
+        applier = Applier(self.cluster, owner, controller.field_manager, self.memory, again, controller.predecessor)
         failures: list[Failure] = []
         stages = [(stage, self._placed(applier, stage, failures)) for stage in _stages(desired)]
         wanted = {placed.place for _, children in stages for placed in children}
@@ -405,9 +437,7 @@ class Pass:
     async def _emit(self, note: EventNote) -> None:
         if self.resource is None:
             return
-        name, now = (note.type, note.reason, note.message), self.cluster.time()
-        last = self.memory.events.get(name)
-        if last is not None and now - last < EVENT_REPEAT:
+        if not self._is_news(note):
             return
         try:
             await self.cluster.emit(self.resource, note, self.controller.name)
@@ -415,10 +445,14 @@ class Pass:
             raise
         except ApiError:
             return  # An Event is for people; a pass never fails over it.
-        self.memory.events[name] = now
+        self.memory.events[_name(note)] = self.cluster.time()
+
+    def _is_news(self, note: EventNote) -> bool:
+        last = self.memory.events.get(_name(note))
+        return last is None or self.cluster.time() - last >= EVENT_REPEAT
 
     def _forget_old_events(self, notes: Sequence[EventNote]) -> None:
-        named = {(n.type, n.reason, n.message) for n in notes}
+        named = {_name(note) for note in notes}
         self.memory.events = {name: at for name, at in self.memory.events.items() if name in named}
 
     def _requeue_at_most(self, seconds: float) -> None:
@@ -435,6 +469,10 @@ def _stages(desired: Desired) -> Sequence[Stage]:
     if desired.children and desired.stages:
         raise TypeError("a Desired has either children or stages; put the children into a first stage")
     return desired.stages or (Stage(desired.children),)
+
+
+def _name(note: EventNote) -> tuple[str, str, str]:
+    return note.type, note.reason, note.message
 
 
 def _has_condition(wanted: Object, type: str) -> bool:

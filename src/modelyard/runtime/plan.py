@@ -256,7 +256,8 @@ async def _plan(real: ApiCluster, controller: Controller, resource: Object | Non
     if key is None:
         raise ValueError("a plan needs a resource or a key")
     cluster = PlanCluster(real, planned)
-    result = await Pass(controller, cluster, KeyMemory(), key, timeout=controller.timeout).run()
+    # What would happen once no other operator is at work any more.
+    result = await Pass(controller, cluster, KeyMemory(), key, timeout=controller.timeout, heed=False).run()
     released = tuple(Change("release", kind, place) for kind, place in result.released)
     return Plan(
         changes=(*cluster.changes, *released),

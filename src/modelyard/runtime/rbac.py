@@ -80,7 +80,8 @@ def _add_controller(made: Grants, controller: Controller, limit: str | None) -> 
         made.add(place, owns.kind.group, owns.kind.plural, owns.verbs or (*READ, *WRITE))
     for watch in controller.watches:
         place = _place(watch.kind, watch.namespace, limit)
-        made.add(place, watch.kind.group, watch.kind.plural, watch.verbs or READ)
+        names = (watch.name,) if watch.name else ()
+        made.add(place, watch.kind.group, watch.kind.plural, watch.verbs or READ, names)
     for permission in controller.permissions:
         _add_permission(made, permission)
 

@@ -69,11 +69,13 @@ def selection_of(
     labels: Mapping[str, str] | None,
     limit: str | None,
     *,
+    name: str | None = None,
     metadata_only: bool = False,
 ) -> Selection:
     """What to cache for a declaration; `limit` is the one namespace that the whole process may see."""
     where = (namespace or limit or "") if kind.namespaced else ""
-    return Selection(kind, where, str(labels_equal(labels)) if labels else "", metadata_only=metadata_only)
+    fields = f"metadata.name={name}" if name else ""
+    return Selection(kind, where, str(labels_equal(labels)) if labels else "", fields, metadata_only)
 
 
 class Sources:
@@ -94,7 +96,7 @@ class Sources:
             yield selection_of(owns.kind, owns.namespace, owns.labels, limit), self._child_handler(owns)
         for watch in controller.watches:
             selection = selection_of(
-                watch.kind, watch.namespace, watch.labels, limit, metadata_only=watch.metadata_only
+                watch.kind, watch.namespace, watch.labels, limit, name=watch.name, metadata_only=watch.metadata_only
             )
             yield selection, self._watch_handler(watch)
 

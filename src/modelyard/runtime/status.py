@@ -19,6 +19,8 @@ RECONCILED = "Reconciled"
 """The engine's own condition: there, as False, only while something is wrong."""
 PAUSED = "Paused"
 RECONCILE_NOW = "ReconcileNow"
+SUPERSEDED = "OtherOperatorRunning"
+"""The reason while the operator before us still does the work."""
 ENGINE_TYPES = frozenset({RECONCILED, PAUSED, RECONCILE_NOW})
 ENGINE_REASONS = frozenset(
     {"ApplyFailed", "Foreign", "Contested", "NotServed", "ReconcileFailed", "ReconcileTimeout", "InvalidResource"}
@@ -86,6 +88,10 @@ def failed(failures: Sequence[Failure], generation: int | None) -> Object:
 def paused(generation: int | None) -> Object:
     message = f"nothing is changed while the annotation {PAUSE} is set; remove it to go on"
     return condition(PAUSED, True, "PauseAnnotation", message, observed_generation=generation)
+
+
+def superseded(message: str, generation: int | None) -> Object:
+    return condition(RECONCILED, False, SUPERSEDED, shortened(message), observed_generation=generation)
 
 
 def reconcile_now(generation: int | None) -> Object:
