@@ -1,6 +1,6 @@
 """Writes the field numbers of Kubernetes' protobuf messages into the API server's data: `python tools/protobuf.py GO_MODULES`.
 
-GO_MODULES is the folder that holds `api@v…` and `apimachinery@v…`. The numbers are facts of the wire format.
+GO_MODULES is the folder that holds `api@v…`, `apimachinery@v…` and `apiextensions-apiserver@v…`. The numbers are facts of the wire format.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ TARGET = Path(__file__).parents[1] / "src/modelyard/local/apiserver/data/protobu
 GROUPS = (
     "core/v1", "apps/v1", "batch/v1", "autoscaling/v1", "autoscaling/v2", "policy/v1", "networking/v1", "rbac/v1", "coordination/v1",
     "storage/v1", "scheduling/v1", "discovery/v1", "admissionregistration/v1", "authentication/v1", "authorization/v1", "events/v1",
+    "certificates/v1", "node/v1",
 )  # fmt: skip
 SPECIAL = {
     "meta.v1.Time": "time", "meta.v1.MicroTime": "micro", "meta.v1.Duration": "duration", "resource.Quantity": "quantity",
-    "intstr.IntOrString": "intstr", "runtime.RawExtension": "raw", "meta.v1.FieldsV1": "raw",
+    "intstr.IntOrString": "intstr", "runtime.RawExtension": "raw", "meta.v1.FieldsV1": "raw", "apiextensions.v1.JSON": "raw",
+    "apiextensions.v1.JSONSchemaPropsOrArray": "or:r", "apiextensions.v1.JSONSchemaPropsOrBool": "or:b",
+    "apiextensions.v1.JSONSchemaPropsOrStringArray": "or:s",
 }  # fmt: skip
 SCALARS = {
     "string": "s",
@@ -29,7 +32,9 @@ SCALARS = {
     "uint32": "i",
     "float64": "f",
     "types.UID": "s",
+    "types.NodeName": "s",
 }
+_EMPTY = re.compile(r"^type (\w+) struct ?\{\s*\}", re.MULTILINE)
 _STRUCT = re.compile(r"^type (\w+) struct \{\n(.*?)^\}", re.MULTILINE | re.DOTALL)
 _ALIAS = re.compile(r"^type (\w+) ([\w.*\[\]]+)\s*$", re.MULTILINE)
 _FIELD = re.compile(r'^\s*(?:(\w+)\s+)?([\w.*\[\]]+)\s+`([^`]*protobuf:"[^"]*"[^`]*)`', re.MULTILINE)
@@ -38,17 +43,19 @@ _FIELD = re.compile(r'^\s*(?:(\w+)\s+)?([\w.*\[\]]+)\s+`([^`]*protobuf:"[^"]*"[^
 def main(modules: Path) -> None:
     api, machinery = _module(modules, "api"), _module(modules, "apimachinery")
     folders = {f"{group.replace('/', '.')}": api / group for group in GROUPS}
+    folders["apiextensions.v1"] = _module(modules, "apiextensions-apiserver") / "pkg/apis/apiextensions/v1"
     folders["meta.v1"] = machinery / "pkg/apis/meta/v1"
     aliases: dict[str, str] = {}
     structs: dict[str, list[list[object]]] = {}
     sources = {
-        package: "\n".join(f.read_text() for f in sorted(folder.glob("*types.go")))
+        package: "\n".join(f.read_text() for f in sorted(folder.glob("*types*.go")))
         for package, folder in folders.items()
     }
     for package, text in sources.items():
         for name, target in _ALIAS.findall(text):
             aliases[f"{package}.{name}"] = target
     for package, text in sources.items():
+        structs |= {f"{package}.{name}": [] for name in _EMPTY.findall(text)}
         for name, body in _STRUCT.findall(text):
             fields = [_field(package, *match, aliases) for match in _FIELD.findall(body)]
             if fields:
@@ -96,8 +103,8 @@ def _code(package: str, go_type: str, aliases: dict[str, str]) -> tuple[str, boo
     if full in aliases:
         owner = full.rpartition(".")[0]
         target = aliases[full]
-        if target.startswith("[]"):
-            # A named list is a message that holds the list.
+        if target.startswith("[]") and target[2:] in SCALARS:
+            # A named list of texts is a message that holds the list.
             return "m:" + full, False
         return _code(owner, target, aliases)
     return "m:" + full, False

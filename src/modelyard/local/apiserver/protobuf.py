@@ -21,6 +21,7 @@ from modelyard.kube.times import format_micro_time, format_time
 
 _MAGIC = b"k8s\x00"
 _SPECIAL_GROUPS = {"": "core", "rbac.authorization.k8s.io": "rbac"}
+_SCHEMA = "apiextensions.v1.JSONSchemaProps"
 _META_KINDS = frozenset(("DeleteOptions", "CreateOptions", "PatchOptions", "UpdateOptions"))
 Field = tuple[int, str, str, str]
 """Number, JSON name (empty: inlined), type, flags: p for a pointer, k where JSON keeps a zero, r for repeated."""
@@ -92,7 +93,22 @@ def _value(code: str, value: Any) -> Any:
         name = code[2:]
         # A message without a description is a named list of texts.
         return _read(name, value) if name in _messages() else [item.decode() for _, item in _fields(value)]
+    if code.startswith("or:"):
+        return _schema_or_other(code, value)
     return _READERS[code](value)
+
+
+def _schema_or_other(code: str, data: bytes) -> Any:
+    """A part of a custom resource's schema that is a schema, or else a list of them, a truth value or a list of names."""
+    schemas, others = (2, 1) if code == "or:b" else (1, 2)
+    found = list(_fields(data))
+    for number, value in found:
+        if number == schemas:
+            return _read(_SCHEMA, value)
+    values = [value for number, value in found if number == others]
+    if code == "or:b":
+        return bool(values and values[0])
+    return [_read(_SCHEMA, value) if code == "or:r" else value.decode() for value in values]
 
 
 def _integer(value: int) -> int:
