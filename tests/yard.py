@@ -22,12 +22,13 @@ from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import conditions_of, generation_of, key_of, metadata_of, owners_of
 from modelyard.kube.selectors import parse_labels
 from modelyard.kube.times import utc_now
-from modelyard.runtime.certificates import issue, load, make_ca
+from modelyard.runtime.certificates import issue, make_ca
 from modelyard.runtime.controller import Controller, Fixed
 from modelyard.runtime.inmemory import MemoryCluster
 from modelyard.runtime.manager import Manager
 from modelyard.runtime.memory import Memory, merged
 from modelyard.runtime.operator import Operator
+from modelyard.runtime.pairs import load
 from modelyard.runtime.passes import Pass
 from modelyard.runtime.sources import CachedObjects
 from modelyard.runtime.webhooks import (

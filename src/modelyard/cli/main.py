@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
+from modelyard import __version__
 from modelyard.cli.output import Failed
 
 EXIT_CODES = """exit codes:
@@ -111,9 +112,7 @@ def _describe(parser: argparse.ArgumentParser, command: Command) -> None:
 
 
 def _version() -> str:
-    from importlib.metadata import version
-
-    return f"modelyard {version('modelyard')}"
+    return f"modelyard {__version__}"
 
 
 if __name__ == "__main__":

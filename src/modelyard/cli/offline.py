@@ -13,8 +13,9 @@ from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.times import utc_now
 from modelyard.local.apiserver import ApiServer
 from modelyard.local.platform import platform_crds
-from modelyard.runtime.certificates import issue, load, make_ca
+from modelyard.runtime.certificates import issue, make_ca
 from modelyard.runtime.operator import Operator
+from modelyard.runtime.pairs import load
 from modelyard.runtime.webhooks import ServiceAddress, Webhooks, WebhookServer
 
 _LOOPBACK = "127.0.0.1"

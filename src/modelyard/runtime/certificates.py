@@ -7,7 +7,6 @@ import base64
 import ipaddress
 import logging
 import ssl
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -23,6 +22,7 @@ from modelyard.kube.builtin import Secret
 from modelyard.kube.client import Client
 from modelyard.kube.errors import AlreadyExists, ApiError, Conflict, NotFound, Unreachable
 from modelyard.kube.kinds import Kind, Object
+from modelyard.runtime.pairs import Pair, load
 
 log = logging.getLogger(__name__)
 
@@ -30,14 +30,6 @@ CA_LIFE = timedelta(days=3650)
 SERVING_LIFE = timedelta(days=365)
 SKEW = timedelta(hours=1)
 """Certificates are valid from a little before they are made: clocks differ."""
-
-
-@dataclass(frozen=True)
-class Pair:
-    """A certificate (or a chain) and its key, in PEM."""
-
-    certificate: bytes
-    key: bytes
 
 
 def make_ca(now: datetime, *, name: str = "modelyard", life: timedelta = CA_LIFE) -> Pair:
@@ -162,6 +154,12 @@ def renewed(issued: Issued | None, names: Sequence[str], now: datetime) -> Issue
     return issued
 
 
+def kept_between(issued: Issued) -> tuple[datetime, datetime]:
+    """From when until when `renewed` leaves these as they are, for the names that they are for."""
+    spans = [_use(certificate) for certificate in (issued.ca.certificate, issued.pair.certificate)]
+    return max(start for start, _ in spans), min(end for _, end in spans)
+
+
 def is_good(certificate: bytes, names: Sequence[str], bundle: bytes, now: datetime) -> bool:
     """May this serving certificate go on being used: fresh, for these names, and signed by a CA of the bundle?"""
     try:
@@ -192,9 +190,14 @@ def renewed_ca(ca: Pair | None, bundle: bytes, now: datetime) -> tuple[Pair, byt
 
 def _is_used_up(certificate: bytes, now: datetime) -> bool:
     """Two thirds of its life are over, or it is not valid yet."""
+    start, end = _use(certificate)
+    return now < start or now >= end
+
+
+def _use(certificate: bytes) -> tuple[datetime, datetime]:
     loaded = x509.load_pem_x509_certificate(certificate)
     start, end = loaded.not_valid_before_utc, loaded.not_valid_after_utc
-    return now < start or now >= start + (end - start) * 2 / 3
+    return start, start + (end - start) * 2 / 3
 
 
 def _covers(certificate: bytes, names: Sequence[str]) -> bool:
@@ -206,16 +209,6 @@ def _covers(certificate: bytes, names: Sequence[str]) -> bool:
 def _still_valid(bundle: bytes, now: datetime) -> bytes:
     kept = [c for c in x509.load_pem_x509_certificates(bundle) if c.not_valid_after_utc > now]
     return b"".join(c.public_bytes(serialization.Encoding.PEM) for c in kept)
-
-
-def load(context: ssl.SSLContext, pair: Pair) -> None:
-    """Gives a TLS context this certificate; connections from now on use it. OpenSSL reads only files."""
-    with tempfile.TemporaryDirectory() as directory:
-        certificate, key = Path(directory, "tls.crt"), Path(directory, "tls.key")
-        certificate.write_bytes(pair.certificate)
-        key.touch(mode=0o600)
-        key.write_bytes(pair.key)
-        context.load_cert_chain(certificate, key)
 
 
 class SecretCertificates:

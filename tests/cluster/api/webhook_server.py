@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from aiohttp import web
 
 from modelyard.kube.kinds import Object
-from modelyard.runtime.certificates import issue, load, make_ca
+from modelyard.runtime.certificates import issue, make_ca
+from modelyard.runtime.pairs import load
 
 Answer = Callable[[Object], Awaitable[Object]]
 

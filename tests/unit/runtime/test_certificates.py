@@ -12,12 +12,11 @@ import pytest
 from modelyard.runtime.certificates import (
     Issued,
     MountedCertificates,
-    Pair,
     _injection,
-    load,
     renewed,
     service_names,
 )
+from modelyard.runtime.pairs import Pair, load
 
 NOW = datetime.now(UTC)
 NAMES = ["hooks.plane.svc", "127.0.0.1"]

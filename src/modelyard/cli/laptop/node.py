@@ -21,7 +21,7 @@ from modelyard.kube.times import utc_now
 from modelyard.local.apiserver.tls import Identity
 from modelyard.local.kubelet.service import Kubelet, Settings
 from modelyard.local.network.gateway import Gateway
-from modelyard.runtime.certificates import load
+from modelyard.runtime.pairs import load
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,6 @@ from modelyard.local.apiserver.admission.webhooks import WebhookAdmission
 from modelyard.local.apiserver.auth.authentication import TokenAuthenticator
 from modelyard.local.apiserver.auth.bootstrap import AccessDefaults
 from modelyard.local.apiserver.auth.escalation import EscalationGuard
-from modelyard.local.apiserver.auth.jwt import SigningKey
 from modelyard.local.apiserver.auth.rbac import Rbac
 from modelyard.local.apiserver.auth.reviews import Reviews
 from modelyard.local.apiserver.auth.token_secrets import TokenSecrets
@@ -32,9 +31,10 @@ from modelyard.local.apiserver.subresources.kubelet import HttpKubelet, Kubelet,
 from modelyard.local.apiserver.subresources.pods import PodSubresources
 from modelyard.local.apiserver.subresources.tokens import TokenRequests
 from modelyard.local.apiserver.tables import Tables
-from modelyard.local.kubelet.endpoint import Address
+from modelyard.local.kubelet.address import Address
 
 if TYPE_CHECKING:
+    from modelyard.local.apiserver.auth.jwt import SigningKey
     from modelyard.local.apiserver.server import ApiServer
 
 
@@ -94,7 +94,14 @@ def assemble(server: ApiServer, *, access_control: bool) -> Parts:
 
     rbac = Rbac(server.store)
     key_file = server.directory / "pki" / "service-accounts.key" if server.directory is not None else None
-    tokens = ServiceAccountTokens(server.store, server.clock, lambda: SigningKey(key_file))
+
+    def signing_key() -> SigningKey:
+        # Loaded with the first token: it takes several megabytes.
+        from modelyard.local.apiserver.auth.jwt import SigningKey
+
+        return SigningKey(key_file)
+
+    tokens = ServiceAccountTokens(server.store, server.clock, signing_key)
     authenticator = TokenAuthenticator(rbac, tokens)
     hooks = server.hooks
     hooks.authenticator = authenticator

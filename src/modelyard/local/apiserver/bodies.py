@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import yaml
 
-from modelyard.kube.kinds import Object
 from modelyard.local.apiserver import problems
 from modelyard.local.apiserver.problems import Problem
 from modelyard.local.apiserver.protobuf import NotReadable, decode_protobuf
@@ -19,6 +17,7 @@ from modelyard.local.apiserver.store import encode
 
 MOST_BYTES = 3 * 1024 * 1024
 MOST_DEPTH = 200
+_SHOWN = 30
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
@@ -62,7 +61,7 @@ def decode_body(body: bytes, content_type: str) -> tuple[Any, list[str]]:
             return decode_protobuf(body), []
         except NotReadable:
             raise unsupported((JSON, YAML), kind) from None
-    raise unsupported((JSON, YAML), kind)
+    raise unsupported((JSON, YAML, PROTOBUF), kind)
 
 
 def decode_json(body: bytes) -> tuple[Any, list[str]]:
@@ -126,74 +125,42 @@ def _check_depth(body: bytes, value: Any) -> None:
         level = nested
 
 
-class _Loader(yaml.CSafeLoader):
-    """YAML as the API reads it: no timestamps, string keys, duplicate keys noted, aliases bounded."""
-
-    def __init__(self, stream: bytes) -> None:
-        super().__init__(stream)
-        self.duplicates: list[str] = []
-        self.nodes = 0
-
-    def value_of(self, node: yaml.Node, path: str, depth: int) -> Any:
-        self.nodes += 1
-        if depth > MOST_DEPTH or self.nodes > 1_000_000:
-            raise Unreadable(f"it is nested more than {MOST_DEPTH} levels deep, or its aliases make it too large")
-        if isinstance(node, yaml.MappingNode):
-            self.flatten_mapping(node)
-            result: Object = {}
-            for key_node, value_node in node.value:
-                key = self.construct_object(key_node)
-                name = key if isinstance(key, str) else json.dumps(key, default=str)
-                below = f"{path}.{name}" if path else name
-                if name in result:
-                    self.duplicates.append(below)
-                result[name] = self.value_of(value_node, below, depth + 1)
-            return result
-        if isinstance(node, yaml.SequenceNode):
-            return [self.value_of(item, f"{path}[{index}]", depth + 1) for index, item in enumerate(node.value)]
-        if node.tag in ("tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:binary"):
-            return node.value
-        return self.construct_object(node)
-
-
-def _check_yaml_depth(body: bytes) -> None:
-    """Composing recurses in C, where too much depth ends the process; events come one by one."""
-    depth = 0
-    for event in yaml.parse(body, Loader=yaml.CSafeLoader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MOST_DEPTH:
-                raise Unreadable(f"it is nested more than {MOST_DEPTH} levels deep")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-
-
 def decode_yaml(body: bytes) -> tuple[Any, list[str]]:
     if body.lstrip()[:1] in (b"{", b"["):
         try:
             return decode_json(body)
         except Unreadable:
             pass
-    loader = _Loader(body)
-    try:
-        _check_yaml_depth(body)
-        node = loader.get_single_node()
-        value = None if node is None else loader.value_of(node, "", 0)
-        return value, loader.duplicates
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        detail = " ".join(str(error).split())
-        raise Unreadable(f"error converting YAML to JSON: yaml: {detail}") from None
-    finally:
-        loader.dispose()
+    # Loaded with the first body that is not JSON.
+    from modelyard.local.apiserver.yaml_bodies import decode
+
+    return decode(body)
 
 
 def summary(body: bytes) -> str:
     """How error messages quote a body that could not be read."""
     if not body:
         return "<empty>"
-    more = " ..." if len(body) > 512 else ""
-    text = body[:512].decode(errors="replace") if body.startswith(b"{") else body[:512].hex()
+    more = " ..." if len(body) > _SHOWN else ""
+    text = body[:_SHOWN].decode(errors="replace") if body.startswith(b"{") else body[:_SHOWN].hex()
     return text + more
+
+
+_TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+_JSON_NAMES = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
+
+
+def untyped(value: Any) -> str:
+    """Why kind and apiVersion cannot be read off a body, in the words of Go's decoder; empty where they can."""
+    if value is None:
+        return ""
+    if not isinstance(value, dict):
+        return f"json: cannot unmarshal {_JSON_NAMES[type(value)]} into Go value of type {_TYPE_META}"
+    for name in ("apiVersion", "kind"):
+        given = value.get(name)
+        if given is not None and not isinstance(given, str):
+            return f"json: cannot unmarshal {_JSON_NAMES[type(given)]} into Go struct field .{name} of type string"
+    return ""
 
 
 def _json_error(error: Exception, body: bytes) -> str:

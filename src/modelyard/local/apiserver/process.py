@@ -5,20 +5,24 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
+import contextlib
 import ctypes
 import gc
 import logging
+import os
 import secrets
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import yaml
+from modelyard.kube.times import utc_now
+from modelyard.local.apiserver.tls import Identity, write_private
 
-from modelyard.local.apiserver.server import ApiServer
-from modelyard.local.apiserver.sqlite import StateUnusable
-from modelyard.local.apiserver.tls import write_private
+if TYPE_CHECKING:
+    from modelyard.local.apiserver.server import ApiServer
 
 _MMAP_THRESHOLD, _ARENA_MAX = -3, -8
 
@@ -34,6 +38,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                         help="full: acknowledged writes survive power loss; relaxed: they survive a crash of the process")  # fmt: skip
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    certificates = _make_certificates(options.dir)
+    # The long part of the start; certificates are made meanwhile.
+    import_module("modelyard.local.apiserver.server")
+    from modelyard.local.apiserver.sqlite import StateUnusable
+
+    if certificates:
+        os.waitpid(certificates, 0)
     try:
         asyncio.run(serve(options.dir, host=options.host, port=options.port, durable=options.durable))
     except StateUnusable as error:
@@ -43,6 +54,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: cannot listen on {options.host}:{options.port}: {error.strerror or error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _make_certificates(directory: Path) -> int:
+    """Makes a new server's certificates in a process of its own: they are made once, by a library that takes many megabytes.
+    Gives that process, or 0; what it could not do, the server does."""
+    if Identity.is_kept(directory / "pki"):
+        return 0
+    process = os.fork()
+    if process:
+        return process
+    with contextlib.suppress(OSError):
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        Identity(directory / "pki", utc_now)
+    os._exit(0)
 
 
 async def serve(
@@ -57,6 +82,8 @@ async def serve(
     on_ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Serves until SIGTERM or SIGINT. The administrator's kubeconfig is written where asked (default: the directory)."""
+    from modelyard.local.apiserver.server import ApiServer
+
     written = kubeconfig or directory / "kubeconfig"
     _give_back_memory()
     # The thread that writes to the disk needs the interpreter only for moments, and every request waits for it.
@@ -117,20 +144,25 @@ def admin_token(directory: Path) -> str:
 
 
 def kubeconfig_text(url: str, certificate: str, token: str) -> str:
-    document = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [
-            {
-                "name": "modelyard",
-                "cluster": {
-                    "server": url,
-                    "certificate-authority-data": base64.b64encode(certificate.encode()).decode(),
-                },
-            }
-        ],
-        "users": [{"name": "admin", "user": {"token": token}}],
-        "contexts": [{"name": "modelyard", "context": {"cluster": "modelyard", "user": "admin"}}],
-        "current-context": "modelyard",
-    }
-    return yaml.safe_dump(document, sort_keys=False)
+    return _KUBECONFIG.format(url=url, ca=base64.b64encode(certificate.encode()).decode(), token=token)
+
+
+_KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+clusters:
+- name: modelyard
+  cluster:
+    server: {url}
+    certificate-authority-data: {ca}
+users:
+- name: admin
+  user:
+    token: {token}
+contexts:
+- name: modelyard
+  context:
+    cluster: modelyard
+    user: admin
+current-context: modelyard
+"""

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import yaml
 
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver import problems
@@ -158,6 +157,8 @@ def metadata_of(raw: bytes) -> Object:
 def reply(body: bytes, format: Format, status: int = 200, headers: Sequence[tuple[str, str]] = ()) -> Reply:
     """A reply with a JSON body, rewritten where the client wants YAML or line breaks."""
     if format.media == YAML:
+        import yaml
+
         text = yaml.dump(decode(body), Dumper=yaml.CSafeDumper, sort_keys=True, allow_unicode=True)
         return Reply(status, text.encode(), YAML, list(headers))
     if format.pretty:

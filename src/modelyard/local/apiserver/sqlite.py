@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import importlib.metadata
 import os
 import sqlite3
 import struct
@@ -13,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from modelyard import __version__
 from modelyard.local.apiserver.store import WELL_KNOWN, Change, Stored, restored
 
 FORMAT = 1
@@ -37,7 +37,7 @@ class SQLiteJournal:
 
     def __init__(self, directory: Path, durable: Durability = "full") -> None:
         self._path = directory / "state.db"
-        self._program = f"modelyard {importlib.metadata.version('modelyard')}"
+        self._program = f"modelyard {__version__}"
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = _locked(directory)
         try:

@@ -208,6 +208,7 @@ class Store:
         """The newest state of objects whose last write is not kept yet."""
         self._queue: list[tuple[Change, asyncio.Future[None]]] = []
         self._flushing: asyncio.Task[None] | None = None
+        self._buffer = bytearray()
         self._issued = FIRST_VERSION
         self.version = FIRST_VERSION
         """The last visible version."""
@@ -306,7 +307,9 @@ class Store:
         self._issued = version = self._issued + 1
         metadata["resourceVersion"] = str(version)
         references = metadata.get("ownerReferences")
-        raw = _encoder.encode(obj)
+        # Through a buffer: the encoder's own result is cut off a larger block, and what is left between such is lost.
+        _encoder.encode_into(obj, self._buffer)
+        raw = bytes(self._buffer)
         if len(raw) > MOST_BYTES:
             raise TooLarge
         new = Stored(

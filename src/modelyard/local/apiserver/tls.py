@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import base64
 import os
 import ssl
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from modelyard.runtime.certificates import Issued, Pair, load, renewed
+import msgspec
 
+from modelyard.runtime.pairs import Pair, load
+
+_FILE = "identity.json"
 _NAMES = (
     "localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
@@ -19,50 +22,72 @@ _NAMES = (
 
 class Identity:
     def __init__(self, directory: Path | None, clock: Callable[[], datetime]) -> None:
-        self._file = directory / "identity.json" if directory is not None else None
+        self._file = directory / _FILE if directory is not None else None
         self._clock = clock
-        self._issued: Issued | None = None
+        self._kept = _Kept()
         if self._file is not None and self._file.exists():
-            self._issued = Issued.from_data(json.loads(self._file.read_text()))
+            self._kept = _Kept.read(self._file.read_bytes())
         self._renew(_NAMES)
 
-    def _renew(self, names: Sequence[str]) -> Issued:
-        issued = renewed(self._issued, list(names), self._clock())
-        if issued is not self._issued and self._file is not None:
+    @staticmethod
+    def is_kept(directory: Path) -> bool:
+        """Whether there is one in the directory already."""
+        return (directory / _FILE).exists()
+
+    def _renew(self, names: Sequence[str]) -> None:
+        now = self._clock()
+        if self._kept.since <= now.timestamp() < self._kept.until and set(names) <= set(self._kept.names):
+            return
+        # Loaded where certificates are made, not where they are used.
+        from modelyard.runtime.certificates import Issued, kept_between, renewed
+
+        issued = renewed(Issued.from_data(self._kept.certificates), list(names), now)
+        since, until = kept_between(issued)
+        self._kept = _Kept(issued.to_data(), list(names), since.timestamp(), until.timestamp())
+        if self._file is not None:
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            write_private(self._file, json.dumps(issued.to_data()))
-        self._issued = issued
-        return issued
+            write_private(self._file, msgspec.json.encode(self._kept).decode())
 
     @property
     def certificate(self) -> str:
         """The CA's certificate, in PEM."""
-        return self._known.bundle.decode()
+        return self._kept.pem("ca.crt").decode()
 
     @property
     def pair(self) -> Pair:
         """The serving certificate and its key."""
-        return self._known.pair
-
-    @property
-    def authority(self) -> Pair:
-        return self._known.ca
-
-    @property
-    def _known(self) -> Issued:
-        assert self._issued is not None
-        return self._issued
+        return Pair(self._kept.pem("tls.crt"), self._kept.pem("tls.key"))
 
     def context(self, names: Sequence[str]) -> ssl.SSLContext:
         """For a server that is reached under these names too. Clients may, but need not, show a certificate of our CA."""
-        issued = self._renew([*_NAMES, *(name for name in names if name not in _NAMES)])
+        self._renew([*_NAMES, *(name for name in names if name not in _NAMES)])
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        load(context, issued.pair)
+        load(context, self.pair)
         context.verify_mode = ssl.CERT_OPTIONAL
         context.load_verify_locations(cadata=self.certificate)
         context.set_alpn_protocols(["http/1.1"])
         return context
+
+
+class _Kept(msgspec.Struct):
+    """The certificates, with what must be known of them to see that they are still good."""
+
+    certificates: dict[str, str] = {}
+    names: list[str] = []
+    since: float = 0.0
+    until: float = 0.0
+
+    @classmethod
+    def read(cls, data: bytes) -> _Kept:
+        """What cannot be read is made anew."""
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except msgspec.MsgspecError:
+            return cls()
+
+    def pem(self, name: str) -> bytes:
+        return base64.b64decode(self.certificates[name])
 
 
 def write_private(path: Path, text: str) -> None:

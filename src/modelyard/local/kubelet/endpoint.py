@@ -18,7 +18,6 @@ import socket
 import struct
 import termios
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
@@ -26,12 +25,11 @@ from typing import Protocol
 from aiohttp import WSMsgType, web
 from aiohttp.typedefs import Handler, Middleware
 
+from modelyard.local.kubelet.address import PROTOCOLS, Address
 from modelyard.local.kubelet.logs import LogOptions
 from modelyard.local.kubelet.runtime import NotRunning, StartFailed
 
-PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
-_FILE = "kubelet-endpoint.json"
 _END_OF_INPUT = b"\x04"
 
 
@@ -51,35 +49,6 @@ class Answers(Protocol):
     async def execute(
         self, namespace: str, pod: str, container: str, command: Sequence[str], stdin: int, stdout: int, stderr: int
     ) -> asyncio.Future[int]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Where the kubelet of a cluster answers; read by the API server."""
-
-    host: str
-    port: int
-    token: str
-
-    @classmethod
-    def read(cls, directory: Path) -> Address | None:
-        try:
-            data = json.loads((directory / _FILE).read_text())
-            return cls(data["host"], data["port"], data["token"])
-        except (OSError, ValueError, KeyError):
-            return None
-
-    def write(self, directory: Path) -> None:
-        path = directory / _FILE
-        temporary = path.with_suffix(".tmp")
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            json.dump({"host": self.host, "port": self.port, "token": self.token}, file)
-        temporary.replace(path)
-
-    @property
-    def url(self) -> str:
-        return f"http://{self.host}:{self.port}"
 
 
 class Endpoint:
@@ -198,8 +167,7 @@ class Endpoint:
     async def close(self) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
-        with contextlib.suppress(FileNotFoundError):
-            (self._directory / _FILE).unlink()
+        Address.remove(self._directory)
 
 
 async def _streaming(request: web.Request) -> web.StreamResponse:

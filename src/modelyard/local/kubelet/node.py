@@ -156,7 +156,7 @@ class NodeKeeper:
 
 
 def modelyard_version() -> str:
-    return getattr(modelyard, "__version__", "0.1.0")
+    return modelyard.__version__
 
 
 def _boot_id() -> str:

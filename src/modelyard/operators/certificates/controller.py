@@ -19,10 +19,11 @@ from modelyard.kube.objects import (
 )
 from modelyard.operators.certificates.config import CertificateSettings, Issuer
 from modelyard.operators.parts import build
-from modelyard.runtime.certificates import Pair, is_good, issue, renewed_ca, service_names
+from modelyard.runtime.certificates import is_good, issue, renewed_ca, service_names
 from modelyard.runtime.controller import Controller, Fixed, MapFn, Owns, Reader, Watch
 from modelyard.runtime.desired import Desired, Hold
 from modelyard.runtime.ownership import OWNER_KIND
+from modelyard.runtime.pairs import Pair
 from modelyard.runtime.world import World
 
 ANNOTATION = "service.beta.openshift.io/serving-cert-secret-name"

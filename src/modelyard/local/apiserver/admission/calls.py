@@ -9,9 +9,9 @@ import os
 import ssl
 from collections.abc import Callable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import aiohttp
 import msgspec
 
 from modelyard.kube.builtin import Endpoints, EndpointSlice, Service
@@ -19,6 +19,9 @@ from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.conversion import WebhookFailure
 from modelyard.local.apiserver.problems import go_quote
 from modelyard.local.apiserver.store import Store
+
+if TYPE_CHECKING:
+    import aiohttp
 
 Resolve = Callable[[str, str, int], tuple[str, int]]
 """(namespace, name, port) of a service -> host and port to connect to. Raises WebhookFailure."""
@@ -84,6 +87,9 @@ class WebhookClient:
 
     async def call(self, config: Object, review: Object, seconds: float) -> Object:
         """Posts a review and returns the one that comes back. Raises WebhookFailure."""
+        # Loaded with the first call: most servers never make one.
+        import aiohttp
+
         wait = f"timeout={int(seconds)}s"
         shown, connect, server_name, host = self._address(config, wait)
         context = self._context(config.get("caBundle") or "")
@@ -149,6 +155,8 @@ def _ssl_context(bundle: str) -> ssl.SSLContext:
 
 
 def _why(error: Exception) -> str:
+    import aiohttp
+
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"tls: failed to verify certificate: x509: {_certificate_problem(error.certificate_error)}"
     if isinstance(error, aiohttp.ClientConnectorError):

@@ -5,11 +5,8 @@ from __future__ import annotations
 import hmac
 from collections.abc import Mapping
 
-from cryptography import x509
-from cryptography.x509.oid import NameOID
-
+from modelyard.local.apiserver.auth.claims import BadToken
 from modelyard.local.apiserver.auth.impersonation import Impersonation
-from modelyard.local.apiserver.auth.jwt import BadToken
 from modelyard.local.apiserver.auth.rbac import Rbac
 from modelyard.local.apiserver.auth.tokens import ServiceAccountTokens
 from modelyard.local.apiserver.problems import unauthorized
@@ -83,6 +80,9 @@ def authenticated(user: UserInfo) -> UserInfo:
 
 
 def _certificate_user(der: bytes) -> UserInfo:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
     try:
         subject = x509.load_der_x509_certificate(der).subject
     except ValueError:

@@ -14,12 +14,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
-Claims = dict[str, Any]
+from modelyard.local.apiserver.auth.claims import BadToken, Claims
+
 _HALF = 32
-
-
-class BadToken(Exception):
-    """The text is no token that this key signed."""
 
 
 def _encode(data: bytes) -> str:

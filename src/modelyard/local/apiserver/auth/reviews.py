@@ -17,7 +17,7 @@ from modelyard.kube.builtin import (
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.times import format_time
 from modelyard.local.apiserver.auth.authentication import TokenAuthenticator
-from modelyard.local.apiserver.auth.jwt import BadToken
+from modelyard.local.apiserver.auth.claims import BadToken
 from modelyard.local.apiserver.auth.rbac import Rbac, aggregate
 from modelyard.local.apiserver.auth.tokens import ServiceAccountTokens
 from modelyard.local.apiserver.builtin.rules import shape_name

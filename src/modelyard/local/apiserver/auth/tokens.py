@@ -7,13 +7,16 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from modelyard.kube.builtin import Node, Pod, Secret, ServiceAccount
 from modelyard.kube.kinds import Kind
-from modelyard.local.apiserver.auth.jwt import BadToken, Claims, SigningKey
+from modelyard.local.apiserver.auth.claims import BadToken, Claims
 from modelyard.local.apiserver.requests import UserInfo
 from modelyard.local.apiserver.store import Store, Stored
+
+if TYPE_CHECKING:
+    from modelyard.local.apiserver.auth.jwt import SigningKey
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 LEGACY_ISSUER = "kubernetes/serviceaccount"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
-
-import yaml
 
 
 def difference(old: Any, new: Any, name: str) -> str:
     """A unified-looking diff of both as YAML; for people, its exact form is no contract."""
+    import difflib
+
+    import yaml
+
     before = yaml.safe_dump({name: old}, sort_keys=True).splitlines()
     after = yaml.safe_dump({name: new}, sort_keys=True).splitlines()
     lines = [line for line in difflib.ndiff(before, after) if line[0] in "+-"]

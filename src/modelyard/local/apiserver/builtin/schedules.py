@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zoneinfo
 from functools import lru_cache
 
 from modelyard.kube.kinds import Object
@@ -56,6 +55,8 @@ def validate_time_zone(zone: str | None) -> list[Cause]:
 
 @lru_cache(maxsize=256)
 def _known(zone: str) -> bool:
+    import zoneinfo
+
     try:
         zoneinfo.ZoneInfo(zone)
     except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):

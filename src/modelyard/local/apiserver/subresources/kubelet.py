@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Protocol
-
-import aiohttp
+from typing import TYPE_CHECKING, Protocol
 
 from modelyard.local.apiserver.problems import Problem, bad_request, custom, internal_error
 from modelyard.local.apiserver.requests import WebSocket
-from modelyard.local.kubelet.endpoint import PROTOCOLS, Address
+from modelyard.local.kubelet.address import PROTOCOLS, Address
+
+if TYPE_CHECKING:
+    import aiohttp
 
 Query = Mapping[str, Sequence[str]]
 
@@ -61,10 +62,14 @@ class HttpKubelet:
         if address is None:
             raise _unreachable(path)
         if self._session is None:
+            import aiohttp
+
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_connect=5))
         return self._session, f"{address.url}/{path}", {"Authorization": f"Bearer {address.token}"}
 
     async def logs(self, namespace: str, pod: str, container: str, query: Query) -> AsyncIterator[bytes]:
+        import aiohttp
+
         session, url, headers = self._open(f"containerLogs/{namespace}/{pod}/{container}")
         try:
             response = await session.get(url, params=_pairs(query), headers=headers)
@@ -77,6 +82,8 @@ class HttpKubelet:
         return _pieces(response)
 
     async def execute(self, namespace: str, pod: str, container: str, query: Query, socket: WebSocket) -> None:
+        import aiohttp
+
         session, url, headers = self._open(f"exec/{namespace}/{pod}/{container}")
         protocols = (socket.protocol, *PROTOCOLS) if socket.protocol else PROTOCOLS
         try:

@@ -10,7 +10,8 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from modelyard.local.apiserver.auth.jwt import BadToken, SigningKey
+from modelyard.local.apiserver.auth.claims import BadToken
+from modelyard.local.apiserver.auth.jwt import SigningKey
 
 
 def test_claims_come_back() -> None:
