@@ -173,8 +173,8 @@ class LateWatch(Fault):
     def __init__(self, resource: str, seconds: float) -> None:
         self._resource = resource
         self._seconds = seconds
-        # Each event of a burst waits behind the one before.
-        self.lateness = 20 * seconds
+        # Each event of a burst waits behind the one before; a watch that says nothing for minutes is given up for a list.
+        self.lateness = min(20 * seconds, 600.0)
 
     async def event(self, sent: Sent, chunk: bytes) -> bytes:
         if self._resource in ("", sent.resource):

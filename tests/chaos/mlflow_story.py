@@ -93,8 +93,6 @@ def story(name: str, *steps: Step) -> Story:
         ],
         steps=steps,
         passing=[builtin.Job],
-        # With a watch that is 25 s late the migration's steps do not come to rest yet: see docs/explanation/limits.md.
-        delays=(0.7, 4.0),
         ground=lambda: [jobs()],
     )
 

@@ -9,10 +9,20 @@ from enum import Enum
 
 from modelyard.operators.parts.images import pin
 from modelyard.operators.parts.settings import Environ, SettingError
+from modelyard.runtime.predecessor import Predecessor
 
 DEFAULT_IMAGE = f"{pin('mlflow').image}:odh-stable"
 DEFAULT_VERSION = pin("mlflow").version
 DEFAULT_URL = "https://mlflow.example.com"
+UPSTREAM = Predecessor(
+    name="mlflow-operator",
+    lease="a5eb1b3b.opendatahub.io",
+    # What it applies, and what it creates or updates under the name of its program.
+    managers=("mlflow-operator", "manager"),
+    labels={"component": "mlflow"},
+    stop="kubectl -n {namespace} scale deployment mlflow-operator-controller-manager --replicas=0",
+)
+"""Whom we take over from."""
 
 
 class Switch(Enum):

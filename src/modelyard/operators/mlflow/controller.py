@@ -13,7 +13,7 @@ from modelyard.kube.objects import key_of, labels_of, name_of, owners_of
 from modelyard.operators.mlflow import migration_job, module
 from modelyard.operators.mlflow.api import MLFLOW, MLFLOW_OPERATOR, MLflow
 from modelyard.operators.mlflow.children import children, claim
-from modelyard.operators.mlflow.config import Settings
+from modelyard.operators.mlflow.config import UPSTREAM, Settings
 from modelyard.operators.mlflow.environment import RenderError
 from modelyard.operators.mlflow.facts import FORCE_MIGRATE, PLATFORM_CA, SHARED_NAME, Facts
 from modelyard.operators.mlflow.migration import RETRYING, JobAction, Observed, Scale, Step, Verdict, next_step
@@ -69,6 +69,7 @@ def mlflow_controller(settings: Settings) -> Controller:
         ],
         ready_condition="Available",
         permissions=_GRANTED,
+        predecessor=UPSTREAM,
     )
 
     @controller.reconcile

@@ -12,7 +12,7 @@ from modelyard.kube.kinds import Key, Object
 from modelyard.kube.objects import conditions_of, generation_of, is_deleting, name_of, spec_of, status_of
 from modelyard.kube.times import format_time
 from modelyard.operators.mlflow.api import MLFLOW, MLFLOW_OPERATOR, MLflowOperator
-from modelyard.operators.mlflow.config import Settings
+from modelyard.operators.mlflow.config import UPSTREAM, Settings
 from modelyard.runtime.controller import Controller, Reader, Watch
 from modelyard.runtime.desired import Desired, Hold
 from modelyard.runtime.world import World
@@ -85,7 +85,9 @@ def module_controller(settings: Settings) -> Controller:
     watches = [Watch(MLFLOW.kind, to=lambda obj, reader: [Key("", MODULE_NAME)])]
     if namespace:
         watches.append(Watch(builtin.ConfigMap, to=on_config, namespace=namespace))
-    controller = Controller("mlflow-module", MLFLOW_OPERATOR, watches=watches, finalizer=FINALIZER)
+    controller = Controller(
+        "mlflow-module", MLFLOW_OPERATOR, watches=watches, finalizer=FINALIZER, predecessor=UPSTREAM
+    )
 
     @controller.reconcile
     def reconcile(module: MLflowOperator, world: World) -> Desired | Hold:

@@ -8,7 +8,7 @@ from modelyard.kube import builtin
 from modelyard.kube.kinds import Key, Object
 from modelyard.kube.objects import is_deleting, key_of, labels_of, name_of, spec_of
 from modelyard.operators.mlflow.api import MLFLOW
-from modelyard.operators.mlflow.config import Settings
+from modelyard.operators.mlflow.config import UPSTREAM, Settings
 from modelyard.operators.parts import build
 from modelyard.operators.parts.platform import AUTH_NAME, Auth
 from modelyard.runtime.controller import Controller, Owns, Permission, Reader, Watch
@@ -38,6 +38,7 @@ def namespace_controller(settings: Settings) -> Controller:
                 names=(settings.view_role, settings.edit_role),
             )
         ],
+        predecessor=UPSTREAM,
     )
 
     @controller.reconcile

@@ -1,0 +1,175 @@
+"""A cluster on which the public mlflow-operator ran: it is not disturbed while it runs, and its objects live on as ours."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from modelyard.kube import builtin
+from modelyard.kube.kinds import Key, Kind, Object
+from modelyard.kube.objects import key_of, owners_of, status_of
+from modelyard.kube.times import format_micro_time, utc_now
+from modelyard.operators.mlflow.api import MLFLOW, MLflow
+from modelyard.operators.mlflow.children import children, claim
+from modelyard.operators.mlflow.config import UPSTREAM
+from modelyard.operators.mlflow.facts import Facts
+from modelyard.operators.mlflow.migration_job import migration_job
+from tests.cluster.mlflow.scenarios.story import JOB, Server, Story
+from tests.yard import ApiYard
+
+SPEC: Object = {
+    "backendStoreUri": "sqlite:////mlflow/mlflow.db",
+    "storage": {"resources": {"requests": {"storage": "5Gi"}}},
+    "garbageCollection": {"schedule": "0 2 * * 0"},
+    "traceArchival": {"enabled": True, "location": "s3://b/t", "retention": "30d"},
+}
+KINDS = {
+    kind.kind: kind
+    for kind in (
+        builtin.ServiceAccount, builtin.ClusterRole, builtin.ClusterRoleBinding, builtin.PersistentVolumeClaim,
+        builtin.NetworkPolicy, builtin.ConfigMap, builtin.CronJob, builtin.Service, builtin.Deployment, builtin.HTTPRoute,
+        builtin.ServiceMonitor, builtin.ConsoleLink,
+    )
+}  # fmt: skip
+OPTIONAL = (builtin.HTTPRoute, builtin.ServiceMonitor, builtin.ConsoleLink)
+URL = {"url": "https://gw.example.com", "url_configured": True}
+Place = tuple[Kind, Key]
+
+
+def yard_of(story: Story) -> ApiYard:
+    assert isinstance(story.yard, ApiYard)
+    return story.yard
+
+
+async def upstream_ran(story: Story, *served: Kind) -> dict[Place, Object]:
+    """The cluster as the public operator leaves it: everything applied by it, settled, version recorded."""
+    yard = yard_of(story)
+    for kind in served:
+        await yard.serve(kind)
+    made = await story.create(**SPEC)
+    status = {"version": "3.14.0", "address": {"url": f"https://mlflow.{yard.namespace}.svc:8443/mlflow"}}
+    await yard.set_status(MLFLOW.kind, "mlflow", status)
+    facts = Facts(
+        story.settings.__class__(namespace=yard.namespace, **URL),
+        openshift=builtin.ConsoleLink in served,
+        console=builtin.ConsoleLink in served,
+        routes=builtin.HTTPRoute in served,
+        monitors=builtin.ServiceMonitor in served,
+    )
+    mlflow = MLflow.parse(made)
+    objects = [child.object for child in children(mlflow, facts) if child.object["kind"] != "PersistentVolumeClaim"]
+    placed: dict[Place, Object] = {}
+    for obj in (claim(mlflow, facts), *objects):
+        kind = KINDS[obj["kind"]]
+        # Its ConsoleLink and HTTPRoute are created and updated, the rest is applied.
+        manager = "manager" if kind in (builtin.HTTPRoute, builtin.ConsoleLink) else "mlflow-operator"
+        found = await yard.client.apply(kind, _as_upstream_makes_it(kind, obj, made), field_manager=manager)
+        placed[kind, key_of(found)] = found
+    job = migration_job(mlflow, facts)
+    job["metadata"]["ownerReferences"] = [_reference(made, controller=True)]
+    placed[builtin.Job, Key(yard.namespace, JOB)] = await yard.client.create(builtin.Job, job, field_manager="manager")
+    await yard.job_succeeds(JOB)
+    await yard.deployment_ready("mlflow")
+    return placed
+
+
+def _as_upstream_makes_it(kind: Kind, obj: Object, owner: Object) -> Object:
+    """With its owner references, and with what only upstream sets."""
+    made: Object = copy.deepcopy(obj)
+    metadata = made["metadata"]
+    shared = metadata["name"] == "mlflow" and kind in (builtin.ClusterRole, builtin.ClusterRoleBinding)
+    metadata["ownerReferences"] = [_reference(owner, controller=not shared)]
+    if kind == builtin.Deployment:
+        template = made["spec"]["template"]
+        template["metadata"].pop("annotations", None)
+        template["spec"]["containers"][0]["env"].append({"name": "MLFLOW_LOGGING_LEVEL", "value": "INFO"})
+    return {"apiVersion": kind.api_version, "kind": kind.kind, **made}
+
+
+def _reference(owner: Object, *, controller: bool) -> Object:
+    reference: Object = {
+        "apiVersion": MLFLOW.kind.api_version,
+        "kind": "MLflow",
+        "name": "mlflow",
+        "uid": owner["metadata"]["uid"],
+    }
+    return reference | ({"controller": True, "blockOwnerDeletion": True} if controller else {})
+
+
+async def lease(story: Story, holder: str) -> None:
+    """The public operator's Lease, as its leader writes it."""
+    now = format_micro_time(utc_now())
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 60, "renewTime": now, "acquireTime": now}
+    body: Any = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec}
+    body["metadata"] = {"name": UPSTREAM.lease, "namespace": story.namespace}
+    await yard_of(story).client.apply(builtin.Lease, body, field_manager="manager", force=True)
+
+
+async def now_there(story: Story, placed: dict[Place, Object]) -> dict[Place, Object]:
+    client = yard_of(story).client
+    return {(kind, key): await client.get(kind, key.namespace, key.name) for kind, key in placed}
+
+
+def managers(obj: Object) -> set[str]:
+    """Who holds fields of an object's own, apart from its status."""
+    return {entry["manager"] for entry in obj["metadata"]["managedFields"] if not entry.get("subresource")}
+
+
+@pytest.mark.parametrize("served", [(), OPTIONAL], ids=["plain", "openshift"])
+async def test_what_upstream_made_is_taken_over_without_making_anything_anew(
+    story: Story, served: tuple[Kind, ...]
+) -> None:
+    placed = await upstream_ran(story, *served)
+    await story.start(**URL)
+    yard = yard_of(story)
+    await yard.until(builtin.Deployment, "mlflow", lambda d: "MLFLOW_LOGGING_LEVEL" not in Server(d).env)
+    # The new template is rolled out, and nothing else happens: no migration, and the server is never scaled down.
+    await yard.deployment_ready("mlflow")
+    await story.condition("Available", status="True", reason="DeploymentReady")
+    await yard.quiet()
+    after = await now_there(story, placed)
+    for place, obj in after.items():
+        assert obj["metadata"]["uid"] == placed[place]["metadata"]["uid"], place
+        assert "deletionTimestamp" not in obj["metadata"], place
+        if place[0] != builtin.Job:
+            assert not managers(obj) & set(UPSTREAM.managers), (place, managers(obj))
+    assert await yard.names(builtin.Job) == [JOB]
+    assert (await story.status())["version"] == "3.14.0"
+    # The volume no longer goes with the MLflow.
+    assert not owners_of(after[builtin.PersistentVolumeClaim, Key(yard.namespace, "mlflow-pvc")])
+    assert status_of(await story.mlflow())["conditions"][0]["status"] == "True"
+
+
+async def test_nothing_is_changed_while_upstream_runs(story: Story) -> None:
+    await upstream_ran(story)
+    await lease(story, "mlflow-operator-controller-manager-5d9_1")
+    before = await now_there(story, {place: {} for place in (await _places(story))})
+    await story.start(**URL)
+    said = await story.condition("Reconciled", status="False", reason="OtherOperatorRunning")
+    assert f"holds its Lease {story.namespace}/{UPSTREAM.lease}" in said["message"]
+    assert f"kubectl -n {story.namespace} scale deployment mlflow-operator-controller-manager" in said["message"]
+    await yard_of(story).delete(builtin.NetworkPolicy, "mlflow")
+    await yard_of(story).quiet()
+    before.pop((builtin.NetworkPolicy, Key(story.namespace, "mlflow")))
+    assert await now_there(story, before) == before
+    assert await yard_of(story).find(builtin.NetworkPolicy, "mlflow") is None
+    # Given up: what it left undone is done.
+    await lease(story, "")
+    await yard_of(story).until(builtin.NetworkPolicy, "mlflow")
+    await yard_of(story).until(builtin.Deployment, "mlflow", lambda d: "MLFLOW_LOGGING_LEVEL" not in Server(d).env)
+    await yard_of(story).quiet()
+    conditions = {one["type"] for one in (await story.status())["conditions"]}
+    assert "Reconciled" not in conditions
+
+
+async def _places(story: Story) -> list[Place]:
+    """All that belongs to the MLflow."""
+    client, uid = yard_of(story).client, (await story.mlflow())["metadata"]["uid"]
+    return [
+        (kind, key_of(obj))
+        for kind in (*(kind for kind in KINDS.values() if kind not in OPTIONAL), builtin.Job)
+        for obj in (await client.list(kind, story.namespace if kind.namespaced else "")).items
+        if any(owner["uid"] == uid for owner in owners_of(obj))
+    ]
