@@ -368,6 +368,10 @@ class Client:
 
     async def discover(self) -> set[Kind]:
         """Every kind that the API serves, in every served version."""
+        return (await self.survey()).kinds
+
+    async def survey(self) -> discovery.Discovery:
+        """The same, and which groups do not say what they serve."""
         return await discovery.discover(self)
 
     async def version(self) -> Object:

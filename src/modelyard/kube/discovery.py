@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
-from modelyard.kube.errors import NotFound, ServerError
+from modelyard.kube.errors import NotFound, ServerError, Unreachable
 from modelyard.kube.kinds import Kind, Object
 
 _AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -15,7 +17,16 @@ class ObjectReader(Protocol):
     async def object(self, method: str, path: str, *, accept: str = ...) -> Object: ...
 
 
-async def discover(reader: ObjectReader) -> set[Kind]:
+@dataclass(frozen=True)
+class Discovery:
+    """What the API says about itself. Its parts may fail alone: a group may be served by another server that is down."""
+
+    kinds: set[Kind]
+    silent: Mapping[str, str] = field(default_factory=dict)
+    """Groups that are registered and do not answer, with the reason: which kinds they have is not known now."""
+
+
+async def discover(reader: ObjectReader) -> Discovery:
     """Every served kind, in every served version, without subresources."""
     accept = f"{_AGGREGATED},application/json"
     core, groups = await asyncio.gather(
@@ -23,10 +34,12 @@ async def discover(reader: ObjectReader) -> set[Kind]:
     )
     paths: list[tuple[str, str]] = []
     kinds: set[Kind] = set()
+    silent: dict[str, str] = {}
     for document in (core, groups):
         match document.get("kind"):
             case "APIGroupDiscoveryList":
                 kinds |= _aggregated(document)
+                silent |= _stale(document)
             case "APIVersions":
                 paths += [("", version) for version in document.get("versions") or ()]
             case _:
@@ -36,8 +49,18 @@ async def discover(reader: ObjectReader) -> set[Kind]:
                     for version in group.get("versions") or ()
                 ]
     for found in await asyncio.gather(*(_one_version(reader, group, version) for group, version in paths)):
-        kinds |= found
-    return kinds
+        kinds |= found.kinds
+        silent |= found.silent
+    return Discovery(kinds, silent)
+
+
+def _stale(document: Object) -> dict[str, str]:
+    return {
+        group["metadata"]["name"]: f"the server of {version['version']} does not answer the API server"
+        for group in document.get("items") or ()
+        for version in group.get("versions") or ()
+        if version.get("freshness") == "Stale"
+    }
 
 
 def _aggregated(document: Object) -> set[Kind]:
@@ -56,15 +79,18 @@ def _aggregated(document: Object) -> set[Kind]:
     }
 
 
-async def _one_version(reader: ObjectReader, group: str, version: str) -> set[Kind]:
+async def _one_version(reader: ObjectReader, group: str, version: str) -> Discovery:
     path = f"/apis/{group}/{version}" if group else f"/api/{version}"
     try:
         document = await reader.object("GET", path, accept="application/json")
-    except (NotFound, ServerError):
-        # An aggregated API whose server is down (503), or a group that just went: the others still count.
-        return set()
-    return {
-        Kind(group, version, resource["kind"], resource["name"], bool(resource.get("namespaced")))
-        for resource in document.get("resources") or ()
-        if "/" not in resource["name"]
-    }
+    except NotFound:
+        return Discovery(set())  # The group just went.
+    except (ServerError, Unreachable) as error:
+        return Discovery(set(), {group: str(error)})
+    return Discovery(
+        {
+            Kind(group, version, resource["kind"], resource["name"], bool(resource.get("namespaced")))
+            for resource in document.get("resources") or ()
+            if "/" not in resource["name"]
+        }
+    )

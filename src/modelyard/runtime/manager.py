@@ -196,6 +196,11 @@ class Manager:
             for kind in engine.missing()
         ]
         found += [
+            f"controller {engine.controller.name} waits: {doubt}"
+            for engine in self.engines
+            if (doubt := self.served.doubt(sorted(declared_kinds(engine.controller), key=str)))
+        ]
+        found += [
             f"{cache.selection} is not listed yet: {cache.error or 'in progress'}"
             for cache in self.caches
             if not cache.synced and (cache.started or cache.selection.kind in self.served)
@@ -253,6 +258,9 @@ class _Term:
                     log.warning("%s cannot be caught up: %s", cache.selection, cache.error)
 
     def _obstacle(self) -> str:
+        # An optional kind that nobody can vouch for is not an absent one: what is made would be for another platform.
+        if doubt := self._manager.served.doubt(sorted(declared_kinds(self._engine.controller), key=str)):
+            return doubt
         if missing := self._engine.missing():
             return f"{missing[0].resource} is not served"
         if unsynced := self._engine.unsynced():

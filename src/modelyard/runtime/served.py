@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from modelyard.kube.builtin import CustomResourceDefinition
 from modelyard.kube.client import Client
@@ -40,6 +40,8 @@ class Served:
         )
         self.error = ""
         """Why discovery fails right now; empty while all is well."""
+        self.silent: Mapping[str, str] = {}
+        """Groups that do not say what they serve right now, with the reason. What is known of them stays."""
 
     def __contains__(self, kind: Kind) -> bool:
         return kind in self._kinds
@@ -58,6 +60,13 @@ class Served:
 
     async def wait_known(self) -> None:
         await self._known.wait()
+
+    def doubt(self, kinds: Iterable[Kind]) -> str:
+        """Why it is not known whether all of these are served; empty if it is known."""
+        for kind in kinds:
+            if kind.group in self.silent and kind not in self._kinds:
+                return f"whether {kind.resource} is served is not known: {self.silent[kind.group]}"
+        return ""
 
     def kind_of(self, obj: Object) -> Kind | None:
         return self._by_name.get((obj.get("apiVersion", ""), obj.get("kind", "")))
@@ -96,13 +105,14 @@ class Served:
     async def refresh(self) -> bool:
         """Asks the API once; False if it did not answer (then what is known stays)."""
         try:
-            found = await self._client.discover()
+            found = await self._client.survey()
         except (ApiError, Unreachable) as error:
             self.error = str(error)
             log.info("discovery failed: %s", error)
             return False
         self.error = ""
-        self._replace(found)
+        self.silent = found.silent
+        self._replace(found.kinds)
         return True
 
     def _replace(self, found: Iterable[Kind]) -> None:
@@ -118,9 +128,11 @@ class Served:
     def _with_missed(self, found: frozenset[Kind]) -> frozenset[Kind]:
         """What was found, and what was missed only now."""
         now = asyncio.get_running_loop().time()
-        since = {kind: self._missed_since.get(kind, now) for kind in self._kinds - found}
+        missed = self._kinds - found
+        unheard = {kind for kind in missed if kind.group in self.silent}
+        since = {kind: self._missed_since.get(kind, now) for kind in missed - unheard}
         self._missed_since = since
-        return found | {kind for kind, first in since.items() if now - first < GRACE}
+        return found | unheard | {kind for kind, first in since.items() if now - first < GRACE}
 
 
 class _Bell:
