@@ -8,6 +8,8 @@ from typing import Any, Generic, TypeVar
 
 import pytest
 
+from modelyard.kube.builtin import SubjectAccessReview
+from modelyard.kube.client import Client
 from modelyard.kube.errors import ApiError, Forbidden, Invalid
 from modelyard.kube.kinds import Object
 
@@ -101,3 +103,13 @@ async def refused(attempt: Awaitable[Any], *messages: str) -> None:
     assert isinstance(refusal.value, Invalid | Forbidden), refusal.value
     for message in messages:
         assert message in refusal.value.message
+
+
+async def may_get(
+    client: Client, namespace: str, user: str, service: str, groups: tuple[str, ...] = ("system:authenticated",)
+) -> bool:
+    """What a kube-rbac-proxy asks before it lets someone in."""
+    asked = {"verb": "get", "version": "v1", "resource": "services", "namespace": namespace, "name": service}
+    spec: Object = {"user": user, "groups": list(groups), "resourceAttributes": asked}
+    review = await client.create(SubjectAccessReview, {"spec": spec})
+    return bool(review["status"]["allowed"])

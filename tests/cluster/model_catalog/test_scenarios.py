@@ -1,10 +1,12 @@
-"""All scenarios of the catalog's specification that need no pods, on an API server."""
+"""All scenarios of the catalog's specification, on an API server."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.cluster.model_catalog.scenarios import ELSEWHERE, SCENARIOS, title
+from tests.cluster.model_catalog.scenarios import REASONS, SCENARIOS, WITH_PODS, title
 from tests.cluster.model_catalog.scenarios.story import Story
 
 
@@ -14,4 +16,10 @@ async def test_scenario(number: int, story: Story) -> None:
 
 
 def test_no_scenario_is_missing() -> None:
-    assert sorted(SCENARIOS.keys() | ELSEWHERE.keys()) == list(range(1, 39))
+    assert sorted(SCENARIOS) == list(range(1, 39))
+    assert REASONS.keys() <= SCENARIOS.keys()
+
+
+def test_what_is_shown_with_pods_is_there() -> None:
+    text = (Path(__file__).parents[2] / "e2e/test_registry_servers.py").read_text()
+    assert [test for test in WITH_PODS.values() if f"def {test}(" not in text] == []

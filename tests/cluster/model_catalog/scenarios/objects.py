@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 
@@ -12,6 +13,7 @@ from modelyard.operators.model_registry.catalog.children import DATABASE, NAME
 from modelyard.operators.model_registry.catalog.controller import PLATFORM_NAME, PlatformRegistry
 from modelyard.runtime.ownership import OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE
 from tests.cluster.model_catalog.scenarios.story import ALWAYS, CREATED_BY, DATABASE_KINDS, Book, Story
+from tests.cluster.stories import may_get
 from tests.yard import ApiYard
 
 book = Book()
@@ -210,20 +212,43 @@ async def only_our_namespace_and_our_binding_matter(story: Story) -> None:
 
 @objects(26)
 async def a_claim_may_be_grown_by_hand(story: Story) -> None:
+    default = {"storageclass.kubernetes.io/is-default-class": "true"}
+    await story.yard.create(
+        builtin.StorageClass, "grows", annotations=default, provisioner="example.com/x", allowVolumeExpansion=True
+    )
     await story.start()
     await story.settled()
+    # Only a claim that has its volume may be grown.
+    bound = {"phase": "Bound", "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "5Gi"}}
+    await story.yard.set_status(builtin.PersistentVolumeClaim, DATABASE, bound)
 
     def grow(claim: Object) -> None:
         claim["metadata"]["labels"]["foreign"] = "x"
-        if not isinstance(story.yard, ApiYard):
-            claim["spec"]["resources"]["requests"]["storage"] = "20Gi"
+        claim["spec"]["resources"]["requests"]["storage"] = "20Gi"
 
     await story.yard.edit(builtin.PersistentVolumeClaim, DATABASE, grow)
     claim = await story.yard.until(
         builtin.PersistentVolumeClaim, DATABASE, lambda claim: "foreign" not in labels_of(claim)
     )
-    size = claim["spec"]["resources"]["requests"]["storage"]
-    assert size == ("5Gi" if isinstance(story.yard, ApiYard) else "20Gi")
+    await story.restart()
+    await story.settled()
+    claim = await story.yard.get(builtin.PersistentVolumeClaim, DATABASE)
+    assert claim["spec"]["resources"]["requests"]["storage"] == "20Gi"
+
+
+@objects(38, needs_api=True)
+async def everyone_who_is_known_may_read(story: Story) -> None:
+    """The proxy asks the API about the caller's token, and whether he may `get` the Service."""
+    assert isinstance(story.yard, ApiYard)
+    await story.start()
+    assert "--config-file=/etc/kube-rbac-proxy/config-file.yaml" in (await story.server("kube-rbac-proxy")).args
+    await story.yard.until(builtin.RoleBinding, "model-catalog-authenticated")
+    async with asyncio.timeout(60):
+        while not await may_get(story.yard.client, story.namespace, "ann", NAME):
+            await asyncio.sleep(0.05)
+    assert not await may_get(
+        story.yard.client, story.namespace, "system:anonymous", NAME, groups=("system:unauthenticated",)
+    )
 
 
 @objects(27, needs_api=True)

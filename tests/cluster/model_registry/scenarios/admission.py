@@ -6,6 +6,7 @@ import pytest
 
 from modelyard.kube import builtin
 from modelyard.kube.errors import ApiError
+from modelyard.kube.transport import Around, Response, Sent, Transport
 from tests.cluster.model_registry.scenarios.story import (
     MYSQL,
     OLD,
@@ -43,9 +44,9 @@ async def half_a_certificate_is_refused(story: Story) -> None:
 
 @admission(4, needs_api=True)
 async def a_database_without_a_user_is_refused(story: Story) -> None:
-    # Upstream's first rule reads a field that may be absent; only with both hosts given is the second one's answer alone.
-    given = {"host": "h", "hostAddress": "1.2.3.4", "database": "x"}
-    await refused(story.create(postgres=given), "Username must be set if database is specified")
+    for place in ({"host": "h"}, {"hostAddress": "1.2.3.4"}, {"host": "h", "hostAddress": "1.2.3.4"}):
+        given = {**place, "database": "x"}
+        await refused(story.create(postgres=given), "Username must be set if database is specified")
 
 
 @admission(5, needs_api=True)
@@ -126,20 +127,52 @@ async def a_mesh_and_a_proxy_are_refused(story: Story) -> None:
     await refused(story.create(kind=OLD, grpc={}, istio=ISTIO, oauthProxy={}), message)
 
 
+class _Heard(Around):
+    """Keeps the warnings of every answer about registries."""
+
+    def __init__(self, inner: Transport, heard: dict[str, set[str]]) -> None:
+        super().__init__(inner)
+        self._heard = heard
+
+    async def pass_on(self, sent: Sent) -> Response:
+        response = await super().pass_on(sent)
+        if sent.resource == REGISTRY.plural:
+            verb = "WATCH" if sent.is_watch else sent.method
+            said = {value for name, value in response.headers.items() if name.lower() == "warning"}
+            self._heard.setdefault(f"{sent.path.split('/')[3]} {verb}", set()).update(said)
+        return response
+
+
 @admission(13, needs_api=True)
-async def the_old_version_warns(story: Story) -> None:
+async def every_answer_in_the_old_version_warns(story: Story) -> None:
     assert isinstance(story.yard, ApiYard)
     await story.start(hooks=True)
-    crd = await story.yard.client.get(
-        builtin.CustomResourceDefinition, "", "modelregistries.modelregistry.opendatahub.io"
-    )
-    old = next(version for version in crd["spec"]["versions"] if version["name"] == "v1alpha1")
-    assert old["deprecated"]
-    assert old["deprecationWarning"] == (
+    heard: dict[str, set[str]] = {}
+    client, place = story.yard.client.through(lambda transport: _Heard(transport, heard)), (story.namespace, "mr")
+    await story.create(kind=OLD, grpc={})
+    await story.yard.until(builtin.Deployment, "mr")
+    await story.yard.quiet()
+    for kind in (OLD, REGISTRY):
+        found = await client.get(kind, *place)
+        listed = await client.list(kind, story.namespace)
+        await client.update(kind, found | {"metadata": found["metadata"] | {"labels": {"seen": kind.version}}})
+        await client.patch(kind, *place, {"metadata": {"labels": {"a": kind.version}}})
+        watch = client.watch(kind, story.namespace, resource_version=listed.resource_version)
+        async for _ in watch:
+            break
+    again = {"apiVersion": OLD.api_version, "kind": OLD.kind, "metadata": {"name": "two", "namespace": story.namespace}}
+    story.made.append(("two", story.namespace))
+    await client.create(OLD, again | {"spec": {"rest": {}, "grpc": {}, "mysql": MYSQL}})
+    await client.delete(OLD, story.namespace, "two")
+    text = (
         "Version v1alpha1 of the ModelRegistry API is deprecated and will be removed in a future release. "
         "Please use v1beta1 instead."
     )
-    assert (await story.create(kind=OLD, grpc={}))["apiVersion"] == OLD.api_version
+    verbs = ("GET", "WATCH", "PUT", "PATCH", "POST", "DELETE")
+    assert {name: any(text in said for said in heard[f"v1alpha1 {name}"]) for name in verbs} == dict.fromkeys(
+        verbs, True
+    )
+    assert not any(text in said for name in verbs[:4] for said in heard[f"v1beta1 {name}"])
 
 
 @admission(14, needs_api=True)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from modelyard.kube import builtin
+from modelyard.kube.conditions import find_condition
 from modelyard.kube.kinds import Object
 from modelyard.kube.objects import conditions_of, resource_version_of, uid_of
 from modelyard.operators.model_registry.storage import MIGRATED, storage_controller
+from modelyard.runtime.operator import Operator
+from modelyard.runtime.webhooks import AdmissionRequest, Denied, Webhook
 from tests.cluster.model_registry.scenarios.story import OPENSHIFT, REGISTRY, Book, Story
 from tests.yard import ApiYard
 
@@ -77,18 +81,37 @@ async def the_shared_catalog_is_not_a_registrys(story: Story) -> None:
     await story.yard.get(builtin.Service, "model-catalog")
 
 
-@deletion(47)
+@deletion(47, needs_api=True)
 async def a_failure_is_told_and_healed(story: Story) -> None:
-    # Objects of others, in the way of what should be created.
-    await story.yard.create(builtin.Service, "mr", spec={"ports": [{"port": 1}]})
+    """Every creation is refused, by the API itself, until it no longer is."""
+    assert isinstance(story.yard, ApiYard)
+    refusing = True
+
+    def refuse(request: AdmissionRequest) -> Denied | None:
+        ours = request.namespace == story.namespace and refusing
+        return (
+            Denied("no room for this", code=400, reason="BadRequest")
+            if ours and "plane-under-test" not in request.name
+            else None
+        )
+
+    kinds = (builtin.ServiceAccount, builtin.Service, builtin.Deployment, builtin.Role)
+    hook = Webhook("refuse.example.com", "validating", "/refuse", refuse, kinds=kinds, operations=("CREATE",))
     await story.start()
+    await story.yard.serve_webhooks(Operator("refusing", "", "", [], webhooks=[hook]))
     await story.create()
-    found = await story.condition("Available", status="False", reason="DeploymentUnavailable")
-    assert found["message"].startswith("unexpected reconcile error: Service mr: ")
-    assert "Rename or delete it" in found["message"]
-    await story.yard.delete(builtin.Service, "mr")
+    for kind in kinds:
+        await story.says("Available", "unexpected reconcile error: ", status="False", reason="DeploymentUnavailable")
+        await story.yard.until(REGISTRY, "mr", partial(_is_named, kind=kind.kind))
+        assert await story.yard.find(kind, "registry-user-mr" if kind is builtin.Role else "mr") is None
+    refusing = False
     await story.make_ready()
     await story.condition("Available", status="True")
+
+
+def _is_named(registry: Object, kind: str) -> bool:
+    found = find_condition(conditions_of(registry), "Available") or {}
+    return f"{kind} " in found.get("message", "") and "no room for this" in found["message"]
 
 
 @deletion(48)

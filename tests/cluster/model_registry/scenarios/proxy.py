@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from modelyard.kube import builtin
-from modelyard.kube.kinds import Object
 from modelyard.operators.model_registry.facts import PLAIN_HTTP, SERVING_CERT
 from tests.cluster.model_registry.scenarios.story import OPENSHIFT, REGISTRY, Book, Story
-from tests.yard import MemoryYard
 
 book = Book()
 proxy = book.scenario
 CONFIG = "mr-kube-rbac-proxy-config"
 DELEGATOR = "mr-auth-delegator"
 ADDRESS = "routing.opendatahub.io/external-address-rest"
+HELD = ("example.com/hold",)
+"""Keeps a pod that was deleted, as one that takes its time to end."""
 
 
 @proxy(28)
@@ -138,19 +138,26 @@ async def a_route_must_be_admitted(story: Story) -> None:
 async def one_ready_pod_is_enough(story: Story) -> None:
     await story.start()
     await story.create(kubeRBACProxy={})
-    await story.pod("mr-2", proxy=True, ready=False)
-    await story.make_ready(proxy=True)
+    names = ["rest-container", "kube-rbac-proxy"]
+    await story.pod("mr-2", proxy=True, unready=("kube-rbac-proxy",), finalizers=HELD)
+    await story.pod("mr-1", proxy=True, finalizers=HELD)
+    await story.endpoints()
+    await story.deployment_up()
     await story.condition("Available", status="True")
     await story.condition("KubeRBACProxyAvailable", status="True")
-    if isinstance(story.yard, MemoryYard):
-        for pod in ("mr-1", "mr-2"):
-            await story.yard.edit(builtin.Pod, pod, _terminating)
-        found = await story.condition("KubeRBACProxyAvailable", status="False")
-        assert found["message"] == "No active Pods found for Deployment mr"
-
-
-def _terminating(pod: Object) -> None:
-    pod["metadata"]["deletionTimestamp"] = "2026-01-01T11:00:00Z"
+    await story.pod_status("mr-1", names, unready=("kube-rbac-proxy",))
+    unready = "container kube-rbac-proxy not ready in Pod mr-"
+    await story.says("KubeRBACProxyAvailable", unready, status="False", reason="ResourcesUnavailable")
+    await story.says("Available", unready, status="False", reason="ResourcesUnavailable")
+    for pod in ("mr-1", "mr-2"):
+        await story.pod_status(pod, names)
+        await story.yard.delete(builtin.Pod, pod)
+    for type in ("KubeRBACProxyAvailable", "Available"):
+        await story.condition(
+            type, status="False", reason="ResourcesUnavailable", message="No active Pods found for Deployment mr"
+        )
+    for pod in ("mr-1", "mr-2"):
+        await story.yard.edit(builtin.Pod, pod, lambda obj: obj["metadata"].update(finalizers=[]))
 
 
 @proxy(36)

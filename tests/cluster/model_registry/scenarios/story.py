@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -124,16 +124,24 @@ class Story:
         )
 
     async def pod(
-        self, pod: str = "mr-1", *, of: str = "mr", proxy: bool = False, ready: bool = True, **state: Any
+        self,
+        pod: str = "mr-1",
+        *,
+        of: str = "mr",
+        proxy: bool = False,
+        unready: Sequence[str] = (),
+        finalizers: Sequence[str] = (),
+        **state: Any,
     ) -> None:
         """A pod of a registry; `state` is that of its REST container."""
         names = ["rest-container", *(["kube-rbac-proxy"] if proxy else [])]
         labels = {"app": of, "component": "model-registry", "app.kubernetes.io/name": of}
         containers = [{"name": name, "image": "x"} for name in names]
-        await self.yard.create(builtin.Pod, pod, labels=labels, spec={"containers": containers})
-        await self.pod_status(pod, names, ready=ready, **state)
+        held: dict[str, Any] = {"finalizers": list(finalizers)} if finalizers else {}
+        await self.yard.create(builtin.Pod, pod, labels=labels, spec={"containers": containers}, **held)
+        await self.pod_status(pod, names, unready=unready, **state)
 
-    async def pod_status(self, pod: str, names: list[str], *, ready: bool, **state: Any) -> None:
+    async def pod_status(self, pod: str, names: list[str], *, unready: Sequence[str] = (), **state: Any) -> None:
         running = {"running": {"startedAt": LONG_AGO}}
         statuses = [
             {
@@ -141,7 +149,7 @@ class Story:
                 "image": "x",
                 "imageID": "",
                 "restartCount": 0,
-                "ready": ready,
+                "ready": name not in unready,
                 "state": state if state and name == names[0] else running,
             }
             for name in names
