@@ -34,7 +34,7 @@ KINDS = {
     )
 }  # fmt: skip
 OPTIONAL = (builtin.HTTPRoute, builtin.ServiceMonitor, builtin.ConsoleLink)
-URL = {"url": "https://gw.example.com", "url_configured": True}
+URL: dict[str, Any] = {"url": "https://gw.example.com", "url_configured": True}
 Place = tuple[Kind, Key]
 
 

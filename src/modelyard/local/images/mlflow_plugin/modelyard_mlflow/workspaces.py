@@ -52,17 +52,19 @@ class NamespaceWorkspaces:
 
     def get_default_workspace(self) -> Workspace:
         if not self._default:
+            # MLflow's word for: there is none, so a request has to name its workspace. Its callers expect it.
             raise NotImplementedError
         return self.get_workspace(self._default)
 
     def create_workspace(self, workspace: Workspace) -> Workspace:
-        raise NotImplementedError
+        raise _not_here(f"kubectl create namespace {workspace.name}")
 
     def update_workspace(self, workspace: Workspace) -> Workspace:
-        raise NotImplementedError
+        described = f"kubectl annotate --overwrite namespace {workspace.name} description=..."
+        raise _not_here(f"{described} for its description, an MLflowConfig named mlflow in it for its artifact root")
 
     def delete_workspace(self, workspace_name: str, mode: Any = None) -> None:
-        raise NotImplementedError
+        raise _not_here(f"kubectl delete namespace {workspace_name}")
 
     def resolve_artifact_root(self, default_artifact_root: str | None, workspace_name: str) -> tuple[str | None, bool]:
         """The bucket that the namespace's MLflowConfig names, else the server's own root with the workspace below it."""
@@ -114,3 +116,9 @@ class NamespaceWorkspaces:
             )
         path = (spec.get("artifactRootPath") or "").strip("/")
         return f"s3://{bucket}/{path}" if path else f"s3://{bucket}"
+
+
+def _not_here(command: str) -> MlflowException:
+    """A refusal that says what does it."""
+    message = f"Workspaces are Kubernetes namespaces and are not changed through MLflow. Use: {command}"
+    return MlflowException.invalid_parameter_value(message)
