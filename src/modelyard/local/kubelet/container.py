@@ -67,6 +67,7 @@ class ContainerWorker:
         self._probes: list[asyncio.Task[None]] = []
         self._exited = asyncio.Event()
         self._verdict: tuple[str, str] | None = None
+        self._afterwards: Waiting | None = None
         self._stop_signal = int(signal.SIGTERM)
         self._in_backoff = False
         self._counted = -1
@@ -150,7 +151,6 @@ class ContainerWorker:
     async def _start(self, volumes: dict[str, Mounted], pod_ip: str, names: dict[str, str]) -> None:
         try:
             built = await self._tools.puller.ensure(self.pod, self.container)
-            self.record.image_id = f"modelyard/{built.recipe.name}@{built.identity}"
             await self._launch(built, volumes, pod_ip, names)
         except PullError as error:
             self._wait(error.reason, str(error), error.retry)
@@ -188,12 +188,13 @@ class ContainerWorker:
         attempt = Attempt(number, f"modelyard://{start.identity.replace('/', '-')}")
         self._tell("Normal", "Created", "Container created")
         self._exited = asyncio.Event()
-        self._verdict = None
+        self._verdict = self._afterwards = None
         self._stop_signal = _stop_signal(self.container, built)
         # Recorded before the start: a program that ends at once must find the record of its run.
         if self.record.current is not None:
             self.record.previous, self.record.earlier = self.record.current, self.record.previous
         self.record.current = attempt
+        self.record.image_id = f"modelyard/{built.recipe.name}@{built.identity}"
         try:
             process = await self._spawn(start)
         except StartFailed as error:
@@ -252,7 +253,7 @@ class ContainerWorker:
             await hooks.run(handler, target, self._name, pod_key(self.pod), timeout=600)
         except hooks.HookFailed as error:
             self._tell("Warning", "FailedPostStartHook", "PostStartHook failed")
-            self._verdict = ("Error", str(error))
+            self._afterwards = Waiting("PostStartHookError", str(error))
             return False
         return True
 
@@ -455,7 +456,7 @@ class ContainerWorker:
         current.reason = reason or ("Completed" if exit.code == 0 else "Error")
         current.message = message or self._termination_message(current.number, exit.code)
         self.record.started = self.record.ready = False
-        self.record.waiting = None
+        self.record.waiting = self._afterwards
         self.retry = None
         self.pid = 0
         self.step = Step.IDLE

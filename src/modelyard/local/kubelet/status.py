@@ -57,6 +57,16 @@ class ContainerRecord:
     ready: bool = False
 
 
+_FINAL = ("Succeeded", "Failed")
+_NEVER_SEEN: Object = {
+    "exitCode": 137,
+    "reason": "ContainerStatusUnknown",
+    "message": "The container could not be located when the pod was terminated",
+    "startedAt": None,
+    "finishedAt": None,
+}
+
+
 @dataclass(slots=True)
 class PodFacts:
     """Everything beside the spec that a pod's status is made of."""
@@ -91,13 +101,18 @@ def pod_status(pod: Object, facts: PodFacts, now: datetime) -> Object:
     init = [_container_status(pod, item, facts, has_init, is_init=True) for item in spec.get("initContainers") or []]
     main = [_container_status(pod, item, facts, has_init, is_init=False) for item in spec.get("containers") or []]
     statuses = {item["name"]: item for item in [*init, *main]}
-    phase = _phase(pod, statuses, facts)
-    status: Object = {"phase": phase}
+    said = {key: old[key] for key in ("phase", "reason", "message") if old.get(key)}
+    status: Object = {"phase": _phase(pod, statuses, facts)}
     if facts.reason:
         status |= {"phase": "Failed", "reason": facts.reason, "message": facts.message}
-    elif old.get("phase") in ("Succeeded", "Failed"):
-        status |= {key: old[key] for key in ("phase", "reason", "message") if old.get(key)}
+    elif said.get("phase") in _FINAL:
+        status |= said
     phase = status["phase"]
+    if phase in _FINAL and said.get("phase") not in _FINAL and _may_run(facts):
+        # A pod is not over while one of its containers runs, whatever is decided about it.
+        status = {"phase": "Pending"} | said
+    elif facts.terminal and phase not in _FINAL:
+        status["phase"] = "Failed"
     generation = pod["metadata"].get("generation")
     if generation:
         status["observedGeneration"] = generation
@@ -116,12 +131,16 @@ def pod_status(pod: Object, facts: PodFacts, now: datetime) -> Object:
     return status
 
 
+def _may_run(facts: PodFacts) -> bool:
+    return any(record.current is not None and record.current.finished is None for record in facts.records.values())
+
+
 def _container_status(pod: Object, container: Object, facts: PodFacts, has_init: bool, *, is_init: bool) -> Object:
     record = facts.records.get(container["name"]) or ContainerRecord(container["name"])
     status: Object = {
         "name": container["name"],
         "image": container["image"],
-        "imageID": record.image_id,
+        "imageID": "",
         "ready": False,
         "started": False,
         "lastState": {},
@@ -131,9 +150,13 @@ def _container_status(pod: Object, container: Object, facts: PodFacts, has_init:
     if current is not None and current.started is None and not current.exited:
         # A run counts from when its start-up hook is done; until then the one before is what there is.
         current, last = record.previous, record.earlier
-    if current is None:
+    if current is not None:
+        status["imageID"] = record.image_id
+    if current is None and facts.terminal and not is_init and _is_initialized(pod["spec"], facts):
+        state: Object = {"terminated": _NEVER_SEEN}
+    elif current is None:
         reason = "PodInitializing" if has_init else "ContainerCreating"
-        state: Object = {"waiting": _waiting(record.waiting) if record.waiting else {"reason": reason}}
+        state = {"waiting": _waiting(record.waiting) if record.waiting else {"reason": reason}}
     elif current.running:
         assert current.started is not None
         state = {"running": {"startedAt": timestamp(current.started)}}
@@ -166,6 +189,17 @@ def _container_status(pod: Object, container: Object, facts: PodFacts, has_init:
     if mounts:
         status["volumeMounts"] = mounts
     return status
+
+
+def _is_initialized(spec: Object, facts: PodFacts) -> bool:
+    """Whether the pod came as far as its regular containers."""
+    if any(
+        facts.records[item["name"]].current is not None for item in spec["containers"] if item["name"] in facts.records
+    ):
+        return True
+    init = spec.get("initContainers") or []
+    last = facts.records[init[-1]["name"]].current if init and init[-1]["name"] in facts.records else None
+    return not init or (last is not None and last.exited and last.exit_code == 0)
 
 
 def _mount_status(mount: Object) -> Object:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from modelyard.kube.kinds import Object
-from tests.unit.local.kubelet.harness import Run, Story
+from tests.unit.local.kubelet.harness import EPOCH, Run, Story
+from tests.unit.local.timelines import Book, timeline
 
+BOOK = Book(Path(__file__).with_name("timelines.txt"))
+STORIES = pytest.StashKey[list[Story]]()
 Tell = Callable[..., Story]
 
 
 @pytest.fixture
-async def story(tmp_path: Path) -> AsyncIterator[Tell]:
+async def story(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Tell]:
     """Makes stories that are closed at the end."""
-    made: list[Story] = []
+    made = request.node.stash.setdefault(STORIES, [])
 
     def begin(pod: Object, /, *, start: bool = True, **script: Any) -> Story:
         runs = {name: value if isinstance(value, list) else [value] for name, value in script.items()}
@@ -28,3 +31,12 @@ async def story(tmp_path: Path) -> AsyncIterator[Tell]:
     yield begin
     for one in made:
         await one.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    """When a test has said what it has to say, its story's whole status over time is compared with what is written down."""
+    yield
+    for number, one in enumerate(item.stash.get(STORIES, []), 1):
+        name = item.name.removeprefix("test_").replace("_", " ") + ("" if number == 1 else f" ({number})")
+        BOOK.check(name, timeline([(at, {"": status}) for at, status in one.statuses], EPOCH))

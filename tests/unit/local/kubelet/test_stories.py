@@ -498,6 +498,7 @@ async def test_a_failing_post_start_kills_the_container(story: Tell) -> None:
     one.start()
     await one.until(restarts(1))
     assert one.messages("FailedPostStartHook")[0] == "PostStartHook failed"
+    assert one.history()[:2] == ["waiting:ContainerCreating", "waiting:PostStartHookError"]
 
 
 async def test_an_active_deadline_fails_the_pod(story: Tell) -> None:
@@ -508,6 +509,62 @@ async def test_an_active_deadline_fails_the_pod(story: Tell) -> None:
     assert (status["phase"], status["reason"]) == ("Failed", "DeadlineExceeded")
     assert status["message"] == "Pod was active on the node longer than the specified deadline"
     assert one.time == pytest.approx(20, abs=0.5)
+
+
+async def test_a_pod_past_its_deadline_is_over_only_when_its_containers_are(story: Tell) -> None:
+    pod = simple("Never")
+    pod["spec"] |= {"activeDeadlineSeconds": 20, "terminationGracePeriodSeconds": 30}
+    one = story(pod, main=Run(on_term=6))
+    await one.until(lambda s: not is_ready(s) and one.time >= 20)
+    assert (one.status["phase"], "reason" in one.status) == ("Running", False)
+    await one.until(is_over)
+    assert one.time == pytest.approx(26, abs=0.5)
+    assert one.status["reason"] == "DeadlineExceeded"
+
+
+async def test_a_failed_init_container_ends_the_sidecars_before_the_pod_is_over(story: Tell) -> None:
+    sidecar = {"name": "proxy", "restartPolicy": "Always"}
+    pod = {
+        "spec": {
+            "restartPolicy": "Never",
+            "initContainers": [sidecar, {"name": "setup"}],
+            "containers": [{"name": "main"}],
+        }
+    }
+    one = story(pod, proxy=Run(on_term=3), setup=Run(2, 1))
+    await one.until(is_over)
+    assert one.time == pytest.approx(4, abs=0.2)
+    assert one.history("proxy")[-1] == "terminated:Completed"
+    assert one.history("main") == ["waiting:PodInitializing"]
+
+
+async def test_a_container_that_always_needs_too_much_memory_is_a_crash_loop_of_oom_kills(story: Tell) -> None:
+    one = story(simple(resources={"limits": {"memory": "64Mi"}, "requests": {"memory": "64Mi"}}))
+    await one.until(is_running)
+    one.used = 100 << 20
+    await one.until(restarts(2))
+    assert one.state()["lastState"]["terminated"]["reason"] == "OOMKilled"
+    assert one.history()[-2:] == ["waiting:CrashLoopBackOff", "running:ready"]
+
+
+async def test_a_failing_post_start_fails_a_pod_that_may_not_restart(story: Tell) -> None:
+    pod = simple("Never", lifecycle={"postStart": {"exec": {"command": ["warm"]}}})
+    one = story(pod, main=Run(on_term=None), start=False)
+    one.runtime.commands[("warm",)] = (1, 0.0)
+    one.start()
+    status = await one.until(is_over)
+    assert status["phase"] == "Failed"
+    assert one.state()["state"]["terminated"]["exitCode"] == 137
+
+
+async def test_a_liveness_probe_may_have_a_grace_period_of_its_own(story: Tell) -> None:
+    probe = PROBE | {"terminationGracePeriodSeconds": 2, "failureThreshold": 1}
+    one = story(simple(livenessProbe=probe), main=[Run(on_term=None), Run()], start=False)
+    one.health = lambda probe: Outcome(one.time != 5, "no")
+    one.start()
+    await one.until(restarts(1))
+    assert one.time == pytest.approx(7, abs=0.2)
+    assert one.state()["lastState"]["terminated"]["exitCode"] == 137
 
 
 async def test_readiness_gates_hold_back_ready_only(story: Tell) -> None:
