@@ -431,3 +431,20 @@ class TestServices:
         change = {"spec": {"type": "ExternalName", "externalName": "a.b"}}
         outside = (await api.client.patch(builtin.Service, namespace, "a", change))["spec"]
         assert not {"clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"} & set(outside)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"podCIDR": "10.0.0.0/24"}, {"podCIDR": "10.0.0.0/24", "podCIDRs": ["10.0.0.0/24"]}),
+        ({"podCIDRs": ["10.0.1.0/24"]}, {"podCIDR": "10.0.1.0/24", "podCIDRs": ["10.0.1.0/24"]}),
+        (
+            {"podCIDR": "10.0.2.0/24", "podCIDRs": ["10.0.3.0/24"]},
+            {"podCIDR": "10.0.2.0/24", "podCIDRs": ["10.0.2.0/24"]},
+        ),
+    ],
+)
+async def test_a_node_says_its_address_range_in_both_fields(api: Api, given: Object, expected: Object) -> None:
+    made = await api.client.create(builtin.Node, {"metadata": {"generateName": "n-"}, "spec": given})
+    await api.client.delete(builtin.Node, "", made["metadata"]["name"])
+    assert {name: made["spec"].get(name) for name in expected} == expected

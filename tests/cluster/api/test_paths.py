@@ -93,3 +93,17 @@ async def test_a_resource_version_that_is_no_number(api: Api) -> None:
     answer = await call(api, "GET", "/api/v1/namespaces/default", resourceVersion="abc")
     assert (answer.status, answer.reason) == (500, "")
     assert answer.message == 'resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax'
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/api/v1/namespaces/default/endpoints"),
+        ("GET", "/api/v1/namespaces/default/endpoints/nope"),
+        ("DELETE", "/api/v1/namespaces/default/endpoints/nope"),
+    ],
+)
+async def test_every_request_to_a_deprecated_kind_is_warned(api: Api, method: str, path: str) -> None:
+    answer = await call(api, method, path)
+    said = {name.lower(): value for name, value in answer.headers.items()}
+    assert said["warning"] == '299 - "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"'

@@ -392,3 +392,12 @@ async def test_signing_requests(api: Api) -> None:
         }  # fmt: skip
     finally:
         await api.client.delete(SIGNING_REQUEST, "", name)
+
+
+async def test_scales(api: Api) -> None:
+    namespace = await api.namespace()
+    spec = {"selector": SELECTOR, "template": TEMPLATE, "replicas": 3}
+    await api.client.create(Deployment, {"metadata": {"name": "d", "namespace": namespace}, "spec": spec})
+    body = (await call(api, "GET", Deployment.path(namespace, "d") + "/scale", accept=TABLE)).body
+    assert [column["name"] for column in body["columnDefinitions"]] == ["Name", "Desired", "Available", "Age"]
+    assert body["rows"][0]["cells"][:3] == ["d", 3, 0]

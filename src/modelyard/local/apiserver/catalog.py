@@ -117,6 +117,7 @@ _RETURNS_DELETED = frozenset(
         "persistentvolumeclaims", "namespaces", "pods", "services", "podtemplates",
     )
 )  # fmt: skip
+_DEPRECATED = {"endpoints": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"}
 _EVENT_FIELDS = frozenset(
     (
         "involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid", "involvedObject.apiVersion",
@@ -184,6 +185,7 @@ def builtin_resources(strategy_of: Callable[[Kind, bool], Strategy], handlers: H
                 unconditional_update=plural not in _VERSION_REQUIRED,
                 returns_deleted=plural in _RETURNS_DELETED,
                 graceful=plural == "pods",
+                deprecation=_DEPRECATED.get(kind.resource, ""),
                 handler=handlers.get((kind.resource, "")),
             )
         )

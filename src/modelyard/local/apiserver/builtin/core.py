@@ -214,10 +214,6 @@ def endpoints_update(new: Object, old: Object) -> list[Cause]:
     return [] if new.get("subsets") == old.get("subsets") else endpoints(new)
 
 
-def _deprecated_endpoints(obj: Object, old: Object | None) -> list[str]:
-    return ["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"]
-
-
 def event(obj: Object) -> list[Cause]:
     return _event(obj, "involvedObject", "reportingComponent", "message")
 
@@ -366,7 +362,7 @@ RULES = (
     ),
     Rules(builtin.ServiceAccount),
     Rules(builtin.Node, status=True, status_at_create=True),
-    Rules(builtin.Endpoints, endpoints, endpoints_update, warn=_deprecated_endpoints),
+    Rules(builtin.Endpoints, endpoints, endpoints_update),
     Rules(builtin.Event, event),
     Rules(NEW_EVENT, new_event, new_event_update),
     Rules(builtin.LimitRange, limit_range),

@@ -37,6 +37,13 @@ def node(obj: Object) -> None:
     status = obj.get("status") or {}
     if status.get("capacity") and "allocatable" not in status:
         status["allocatable"] = dict(status["capacity"])
+    # The one address range of old and the list of them say the same; where they differ, the old field wins.
+    spec = obj.get("spec") or {}
+    single, ranges = spec.get("podCIDR") or "", spec.get("podCIDRs") or []
+    if single and single not in ranges[:1]:
+        spec["podCIDRs"] = [single]
+    elif ranges:
+        spec["podCIDR"] = ranges[0]
 
 
 def secret(obj: Object) -> None:

@@ -100,6 +100,7 @@ _BUILTIN: dict[str, tuple[str, Row]] = {
     "poddisruptionbudgets.policy": (
         "Name Min_Available Max_Unavailable Allowed_Disruptions:integer Age", others.disruption_budget,
     ),
+    "scales.autoscaling": ("Name Desired:integer Available:integer Age", others.scale),
     "horizontalpodautoscalers.autoscaling": (
         "Name Reference Targets MinPods MaxPods Replicas Age", others.autoscaler,
     ),

@@ -227,6 +227,11 @@ def quota(obj: Object, ages: Ages) -> list[Any]:
     return [name, ", ".join(requests), ", ".join(limits), age]
 
 
+def scale(obj: Object, ages: Ages) -> list[Any]:
+    name, age = _name_age(obj, ages)
+    return [name, (obj.get("spec") or {}).get("replicas") or 0, (obj.get("status") or {}).get("replicas") or 0, age]
+
+
 def autoscaler(obj: Object, ages: Ages) -> list[Any]:
     name, age = _name_age(obj, ages)
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
