@@ -30,7 +30,7 @@ def timeline(statuses: Iterable[tuple[float, Mapping[str, Object]]], zero: datet
             for part, text in parts(status, zero).items()
         }
         changed = [f"{part} {text}".rstrip() for part, text in now.items() if before.get(part) != text]
-        changed += [f"{part} -" for part in before.keys() - now.keys()]
+        changed += [f"{part} -" for part in before if part not in now]
         lines += [f"{f'{at:g}':>8}  {line}" if number == 0 else f"{line:>{len(line) + 10}}" for number, line in enumerate(changed)]  # fmt: skip
         before = now
     return "\n".join(lines)
@@ -38,7 +38,8 @@ def timeline(statuses: Iterable[tuple[float, Mapping[str, Object]]], zero: datet
 
 def parts(status: Object, zero: datetime) -> dict[str, str]:
     settled = ("observedGeneration", "hostIP", "hostIPs", "podIP", "podIPs", "startTime", "qosClass")
-    found: dict[str, str] = {"pod": _plain({k: status[k] for k in settled if k in status}, zero)}
+    still = {k: status[k] for k in settled if k in status}
+    found: dict[str, str] = {"is": _plain(still, zero)} if still else {}
     for name, value in status.items():
         if name == "conditions":
             for item in value:

@@ -20,7 +20,8 @@ class Stage:
         self.controllers = {c.kind: c for c in controllers}
         self.cluster = MemoryCluster()
         self.benches: dict[tuple[Kind, object], Bench] = {}
-        self.history: list[str] = []
+        self.began = self.cluster.now
+        self.statuses: list[tuple[float, dict[str, Object]]] = []
 
     def put(self, obj: Object) -> Object:
         return self.cluster.put(obj)
@@ -47,7 +48,20 @@ class Stage:
                 key = key_of(obj)
                 bench = self.benches.setdefault((kind, key), Bench(controller, self.cluster, key))
                 outcomes.append(bench.run())
+        self._remember()
         return outcomes
+
+    def _remember(self) -> None:
+        """The status of everything that the controllers look after, as it is now."""
+        found = {
+            self._title(obj): copy.deepcopy(obj.get("status") or {})
+            for kind in self.controllers
+            for obj in self.all(kind)
+        }
+        self.statuses.append(((self.cluster.now - self.began).total_seconds(), found))
+
+    def _title(self, obj: Object) -> str:
+        return f"{obj['kind']} {obj['metadata']['name']}"
 
     def play(self, pods: Callable[[Object], Object | None] | None = None, rounds: int = 60) -> list[RunOutcome]:
         for _ in range(rounds):
