@@ -16,18 +16,21 @@ from modelyard.kube.objects import (
     labels_of,
     name_of,
     namespace_of,
+    resource_version_of,
 )
 from modelyard.operators.certificates.config import CertificateSettings, Issuer
 from modelyard.operators.parts import build
 from modelyard.runtime.certificates import is_good, issue, renewed_ca, service_names
 from modelyard.runtime.controller import Controller, Fixed, MapFn, Owns, Reader, Watch
-from modelyard.runtime.desired import Desired, Hold
+from modelyard.runtime.desired import Desired, Edit, EventNote, Hold
 from modelyard.runtime.ownership import OWNER_KIND
 from modelyard.runtime.pairs import Pair
 from modelyard.runtime.world import World
 
 ANNOTATION = "service.beta.openshift.io/serving-cert-secret-name"
 """Names the Secret that the Service wants: OpenShift's own annotation, so that it works the same there."""
+CERTIFICATE_NAME = "cert-manager.io/certificate-name"
+"""Cert-manager's own annotation on the Secrets that it writes."""
 CA_SECRET = "modelyard-serving-ca"
 ISSUED = {"modelyard.dev/serving-certificate": "true"}
 CA = {"modelyard.dev/serving-ca": "true"}
@@ -76,17 +79,36 @@ def certificate_controller(settings: CertificateSettings, groups: Set[str]) -> C
         if not secret or issuer in (Issuer.OPENSHIFT, Issuer.NONE):
             return Desired()
         if issuer is Issuer.CERT_MANAGER:
+            if not world.serves(builtin.Certificate):
+                return _without_cert_manager(secret)
             return Desired([_certificate(service, secret, settings)])
         ca = world.get(builtin.Secret, settings.namespace, CA_SECRET)
         pair, bundle = _pair(ca), _decoded(ca, "ca.crt")
         if pair is None:
             return Hold("WaitingForCA", f"the CA in Secret {settings.namespace}/{CA_SECRET} does not exist yet")
         live = world.get(builtin.Secret, namespace_of(service), secret)
+        if live is not None and annotations_of(live).get(CERTIFICATE_NAME) == secret:
+            return _after_cert_manager(live, world)
         if live is not None and all(key_of(own) != key_of(live) for own in world.owned(builtin.Secret)):
             return Desired()  # Someone put a certificate there; it is his to renew.
         return Desired([_issued(service, secret, live, pair, bundle, world)], requeue_after=RECHECK)
 
     return controller
+
+
+def _without_cert_manager(secret: str) -> Hold:
+    message = (
+        f"Secret {secret} is not written: SERVING_CERTIFICATES=cert-manager, but this cluster serves no Certificates. "
+        "Install cert-manager, or choose another issuer"
+    )
+    return Hold("CertManagerMissing", message, events=[EventNote("CertManagerMissing", message, "Warning")])
+
+
+def _after_cert_manager(left: Object, world: World) -> Desired:
+    """What cert-manager wrote while it was chosen goes, but not before it was told to stop: else it would write it again."""
+    if world.owned(builtin.Certificate):
+        return Desired()
+    return Desired(edits=[Edit(builtin.Secret, key_of(left), resource_version_of(left), None)])
 
 
 def issuer_of(settings: CertificateSettings, world: World) -> Issuer:
@@ -120,7 +142,9 @@ def _issued(service: Object, secret: str, live: Object | None, ca: Pair, bundle:
 
 def _certificate(service: Object, secret: str, settings: CertificateSettings) -> Object:
     reference = {"group": builtin.Certificate.group, "kind": settings.issuer_kind, "name": settings.issuer_name}
-    spec = {"secretName": secret, "dnsNames": names_of(service), "issuerRef": reference}
+    # With this label we see the Secret, and know later that it was made for us.
+    template = {"labels": ISSUED}
+    spec = {"secretName": secret, "dnsNames": names_of(service), "issuerRef": reference, "secretTemplate": template}
     return build.obj(builtin.Certificate, secret, namespace_of(service), spec=spec)
 
 

@@ -164,6 +164,33 @@ def test_cert_manager_issues_where_it_is_chosen() -> None:
     assert secret(made) is None, "one issuer at a time writes the Secret"
 
 
+def test_cert_manager_that_is_chosen_but_not_installed_is_said_and_nothing_is_taken_away() -> None:
+    made = stage(service(), authority())
+    made.settle()
+    settings = CertificateSettings(HOME, Issuer.CERT_MANAGER, issuer_name="x")
+    made = stage(service(), *made.cluster.list(builtin.Secret, None, None), settings=settings)
+    outcome = made.run()
+    assert secret(made) is not None
+    (note,) = outcome.events
+    assert note.reason == "CertManagerMissing"
+    assert "Install cert-manager, or choose another issuer" in note.message
+
+
+def test_what_cert_manager_wrote_is_replaced_when_our_own_issues_again() -> None:
+    settings = CertificateSettings(HOME, Issuer.CERT_MANAGER, issuer_name="x")
+    made = stage(service(), authority(), served=(builtin.Certificate,), settings=settings)
+    made.settle()
+    (certificate,) = made.cluster.list(builtin.Certificate, "ml", None)
+    labels = certificate["spec"]["secretTemplate"]["labels"]
+    metadata = {"name": "mlflow-tls", "namespace": "ml", "labels": labels}
+    metadata["annotations"] = {"cert-manager.io/certificate-name": "mlflow-tls"}
+    theirs = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"tls.crt": "eA=="}}
+    made = stage(service(), authority(), certificate, theirs, served=(builtin.Certificate,))
+    made.settle()
+    assert made.cluster.list(builtin.Certificate, "ml", None) == []
+    assert b"BEGIN CERTIFICATE" in decoded(secret(made), "tls.crt")
+
+
 def test_our_own_certificate_goes_when_another_issuer_is_chosen() -> None:
     made = stage(service(), authority())
     made.settle()
