@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -25,6 +25,7 @@ from modelyard.operators.model_registry.facts import (
     COMPONENT,
     CREATED_BY,
     FINALIZER,
+    UPSTREAM,
     ClusterIngress,
     Names,
     ReferenceGrant,
@@ -43,7 +44,7 @@ from modelyard.operators.model_registry.status import (
 from modelyard.operators.parts.availability import SERVICE_NAME, cooling, rollout
 from modelyard.operators.parts.network import BackendTLSPolicy
 from modelyard.runtime.controller import Controller, Owns, Permission, Reader, Watch
-from modelyard.runtime.desired import Child, Desired, EventNote, Hold, Live, Stage
+from modelyard.runtime.desired import Child, Desired, Edit, EventNote, Hold, Live, Stage
 from modelyard.runtime.webhooks import FieldError
 from modelyard.runtime.world import World
 
@@ -83,6 +84,7 @@ def registry_controller(settings: Settings) -> Controller:
         ready_condition="Available",
         permissions=_GRANTED,
         concurrency=8,
+        predecessor=UPSTREAM,
     )
 
     @controller.reconcile
@@ -209,15 +211,31 @@ def _legacy(wanted: Wanted, world: World) -> list[tuple[Kind, Key]]:
 def finish(registry: ModelRegistry, world: World) -> Desired:
     """The end of a registry: what the garbage collector cannot reach goes first, then the finalizer."""
     tracked = [(kind, key_of(obj)) for kind in TRACKED if world.serves(kind) for obj in world.owned(kind)]
+    left = [Edit(kind, key_of(obj), resource_version_of(obj), None) for kind, obj in _left_by_upstream(registry, world)]
     begun = recorded(registry, "Degraded") is not None
     message = f"Custom Resource {registry.name} is being deleted from the namespace {registry.namespace}"
     return Desired(
         prune=False,
         delete=tracked,
+        edits=left,
         status_first=None if begun else finalizing_status(registry, done=False),
         status=finalizing_status(registry, done=True),
         events=[EventNote("Deleting", message, "Warning")],
     )
+
+
+def _left_by_upstream(registry: ModelRegistry, world: World) -> Iterator[tuple[Kind, Object]]:
+    """What upstream made for a registry that ends before we have taken it over."""
+    names = Names.of(registry)
+    for kind, name in (
+        (builtin.Group, names.users),
+        (builtin.ClusterRoleBinding, names.auth_delegator),
+        (builtin.HTTPRoute, names.gateway_route),
+    ):
+        ours = {key_of(obj) for obj in world.owned(kind)} if world.serves(kind) else set()
+        for obj in world.list(kind, labels=names.labels(name)) if world.serves(kind) else ():
+            if name_of(obj) == name and key_of(obj) not in ours:
+                yield kind, obj
 
 
 # Whom an event wakes

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from modelyard.kube.kinds import Kind, Object
 from modelyard.operators.model_registry.api import GROUP, ModelRegistry
 from modelyard.operators.model_registry.config import OPENSHIFT_ROUTES, Settings
+from modelyard.runtime.predecessor import Predecessor
 
 FINALIZER = f"{GROUP}/finalizer"
 NAMESPACE_LABEL = f"{GROUP}/namespace"
@@ -23,6 +24,14 @@ DISPLAY_NAME = "openshift.io/display-name"
 DESCRIPTION = "openshift.io/description"
 OPERATOR = "model-registry-operator"
 CREATED_BY = {"app.kubernetes.io/created-by": OPERATOR}
+UPSTREAM = Predecessor(
+    name=OPERATOR,
+    lease="85f368d1.opendatahub.io",
+    managers=("manager",),
+    labels=CREATED_BY,
+    stop="kubectl -n {namespace} scale deployment model-registry-operator-controller-manager --replicas=0",
+)
+"""Whom we take over from."""
 COMPONENT = "model-registry"
 INGRESS_NAMESPACES: Object = {"matchLabels": {"network.openshift.io/policy-group": "ingress"}}
 PLATFORM_NAMESPACES: Object = {"matchLabels": {"opendatahub.io/generated-namespace": "true"}}

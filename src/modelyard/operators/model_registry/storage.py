@@ -11,7 +11,7 @@ from modelyard.kube.objects import annotations_of, conditions_of, key_of, name_o
 from modelyard.kube.times import format_time
 from modelyard.operators.model_registry.api import GROUP, MODEL_REGISTRY
 from modelyard.operators.model_registry.config import Settings
-from modelyard.operators.model_registry.facts import OPERATOR
+from modelyard.operators.model_registry.facts import OPERATOR, UPSTREAM
 from modelyard.operators.parts import build
 from modelyard.runtime.controller import Controller, Fixed, Owns, Permission, Watch
 from modelyard.runtime.desired import Child, Desired, Edit, Policy
@@ -47,6 +47,7 @@ def storage_controller(settings: Settings) -> Controller:
                 names=(CRD,),
             ),
         ],
+        predecessor=UPSTREAM,
     )
 
     @controller.reconcile

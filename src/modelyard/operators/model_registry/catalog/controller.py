@@ -21,7 +21,7 @@ from modelyard.operators.model_registry.catalog import children as made
 from modelyard.operators.model_registry.catalog import sources
 from modelyard.operators.model_registry.catalog.children import DATABASE, NAME, SECRET_KEYS, CatalogFacts
 from modelyard.operators.model_registry.config import Settings
-from modelyard.operators.model_registry.facts import CREATED_BY, ClusterIngress
+from modelyard.operators.model_registry.facts import CREATED_BY, UPSTREAM, ClusterIngress
 from modelyard.operators.parts.availability import rollout
 from modelyard.operators.parts.platform import AUTH_NAME, Auth
 from modelyard.operators.parts.references import digest
@@ -71,6 +71,7 @@ def catalog_controller(settings: Settings) -> Controller:
         ],
         # Admins may change every list of sources, whatever its name.
         permissions=[*_GRANTED, Permission(("",), ("configmaps",), ("update",), namespace=where)],
+        predecessor=UPSTREAM,
     )
 
     @controller.reconcile
