@@ -1,15 +1,14 @@
-"""The processes of a laptop cluster, started by the supervisor: `python -m modelyard.cli.laptop.parts PART DIR`."""
+"""The processes of a laptop cluster: what each of them does, and what all of them share."""
 
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-import sys
+from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 
 from modelyard.cli.laptop.layout import Layout
+from modelyard.operators.registry import BUILT, SHARED
 from modelyard.runtime.logs import configure
 
 PARTS = {
@@ -17,19 +16,18 @@ PARTS = {
     "controllers": "modelyard.cli.laptop.controllers",
     "kubelet": "modelyard.cli.laptop.node",
 }
+_SOON_NEEDED = ("modelyard.runtime.certificates", "modelyard.local.apiserver.server", "modelyard.local.apiserver.http")
 
 
-def main() -> int:
-    name, directory = sys.argv[1], Path(sys.argv[2])
+def preload(operators: Sequence[str]) -> None:
+    """Loads what the parts need: once, before they are started, and not in each of them again."""
+    modules = [BUILT[name] for name in operators]
+    for module in (*PARTS.values(), *modules, *SHARED.values(), *_SOON_NEEDED):
+        import_module(module)
+
+
+def run_part(name: str, layout: Layout) -> int:
     configure(json=False)
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
-    run = import_module(PARTS[name]).run
-    # What was loaded stays; the collector need not look at it again and again.
-    gc.collect()
-    gc.freeze()
-    asyncio.run(run(Layout(directory)))
+    asyncio.run(import_module(PARTS[name]).run(layout))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

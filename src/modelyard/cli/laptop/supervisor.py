@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
 import signal
 import sys
@@ -11,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
+from modelyard.cli.laptop.forking import fork
+
 _FIRST_DELAY, _LAST_DELAY = 0.5, 15.0
 _STEADY = 30.0
 """A part that ran this long starts its back-off anew."""
@@ -24,11 +24,13 @@ class Part:
     """One process of the cluster. It says that it is ready with `notify_ready`."""
 
     name: str
-    argv: Sequence[str]
+    main: Callable[[], int]
+    """What the process does; what it returns is its exit code."""
     env: dict[str, str] = field(default_factory=dict)
     pid: int = 0
     restarts: int = 0
     ready: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 Report = Callable[[str, str], None]
@@ -52,7 +54,6 @@ class Supervisor:
         self._report = report
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
-        self._processes: dict[str, asyncio.subprocess.Process] = {}
 
     async def __aenter__(self) -> Supervisor:
         self._tasks = [asyncio.create_task(self._keep(part), name=f"part-{part.name}") for part in self.parts]
@@ -68,16 +69,15 @@ class Supervisor:
         """Last started, first stopped: the API server outlives those that talk to it."""
         self._stopping = True
         for part in reversed(self.parts):
-            process = self._processes.get(part.name)
-            if process is None or process.returncode is not None:
+            if not part.pid:
                 continue
-            process.terminate()
+            os.kill(part.pid, signal.SIGTERM)
             try:
-                await asyncio.wait_for(process.wait(), STOP_SECONDS)
+                await asyncio.wait_for(part.ended.wait(), STOP_SECONDS)
             except TimeoutError:
                 self._report(part.name, f"did not stop within {STOP_SECONDS:.0f} s and was killed")
-                process.kill()
-                await process.wait()
+                os.kill(part.pid, signal.SIGKILL)
+                await part.ended.wait()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -102,28 +102,20 @@ class Supervisor:
 
     async def _run_once(self, part: Part) -> int:
         reader, writer = os.pipe()
+        part.ended.clear()
         try:
-            with self._log(part).open("ab") as log:
-                process = await asyncio.create_subprocess_exec(
-                    *part.argv,
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env={**os.environ, **part.env, READY_VARIABLE: str(writer)},
-                    pass_fds=(writer,),
-                    start_new_session=True,
-                    preexec_fn=_die_with_parent(os.getpid()),
-                )
+            part.pid = fork(
+                lambda: _run(part, writer), self._log(part), name=part.name, keep=writer, die_with_parent=True
+            )
         finally:
             os.close(writer)
-        self._processes[part.name] = process
-        part.pid = process.pid
         watcher = asyncio.create_task(self._watch_ready(part, reader))
         try:
-            return await process.wait()
+            return await _end_of(part.pid)
         finally:
             watcher.cancel()
             part.pid = 0
+            part.ended.set()
 
     async def _watch_ready(self, part: Part, reader: int) -> None:
         loop = asyncio.get_running_loop()
@@ -150,16 +142,33 @@ def describe_exit(code: int) -> str:
     return f"exit code {code}"
 
 
-def _die_with_parent(parent: int) -> Callable[[], None]:
-    """The kernel ends a part when its supervisor dies, however it dies."""
-    libc = ctypes.CDLL(None, use_errno=True)
+def _run(part: Part, ready: int) -> int:
+    os.environ.update(part.env)
+    os.environ[READY_VARIABLE] = str(ready)
+    return part.main()
 
-    def prepare() -> None:
-        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:
-            os._exit(1)
 
-    return prepare
+async def _end_of(process: int) -> int:
+    """The exit code of a child, when it has ended; of one that a signal ended, that signal's number below zero."""
+    loop = asyncio.get_running_loop()
+    over: asyncio.Future[None] = loop.create_future()
+    handle = os.pidfd_open(process)
+    try:
+        loop.add_reader(handle, _resolve, over)
+        await over
+        return _reap(process)
+    finally:
+        loop.remove_reader(handle)
+        os.close(handle)
+
+
+def _resolve(over: asyncio.Future[None]) -> None:
+    if not over.done():
+        over.set_result(None)
+
+
+def _reap(process: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
 def python(*arguments: str) -> list[str]:

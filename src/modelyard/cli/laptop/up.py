@@ -13,27 +13,28 @@ import argparse
 import asyncio
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from modelyard.cli.files import read_all
 from modelyard.cli.laptop import addresses
+from modelyard.cli.laptop.forking import fork
 from modelyard.cli.laptop.kubeconfig import merge_context
 from modelyard.cli.laptop.layout import Held, Layout, State, directory_argument, layout_of, require_linux
+from modelyard.cli.laptop.parts import PARTS, preload, run_part
 from modelyard.cli.laptop.places import places
 from modelyard.cli.laptop.progress import Progress, follow_applied
-from modelyard.cli.laptop.supervisor import Part, Supervisor, describe_exit, python
+from modelyard.cli.laptop.supervisor import Part, Supervisor, describe_exit
 from modelyard.cli.manifests import operator_names, operators_argument
 from modelyard.cli.output import Failed
 from modelyard.kube.config import connect
 from modelyard.kube.errors import ApiError, Unreachable
 from modelyard.operators.registry import BUILT, UnknownOperator, load
 
-_DETACHED = "MODELYARD_DETACHED"
 START_SECONDS = 90.0
 
 
@@ -91,19 +92,20 @@ def run(args: argparse.Namespace) -> int:
     return _detach(plan) if args.detach else asyncio.run(_foreground(plan))
 
 
-async def _foreground(plan: Plan) -> int:
+async def _foreground(plan: Plan, *, quiet: bool = False) -> int:
     layout = plan.layout
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    preload(plan.operators)
     with layout.hold():
         network = addresses.choose(layout)
         state = State(os.getpid(), time.time(), list(plan.operators), plan.platform, gateway=network.gateway_url)
         layout.write_state(state)
         # The parts wait for a fresh one: the last one may name a port that is someone else's now.
         layout.kubeconfig.unlink(missing_ok=True)
-        with Progress(quiet=_DETACHED in os.environ) as progress:
+        with Progress(quiet=quiet) as progress:
 
             def report(part: str, event: str) -> None:
                 progress.part(part, event)
@@ -181,34 +183,19 @@ def _parts(plan: Plan, network: addresses.Network) -> list[Part]:
         "MODELYARD_OPERATORS": ",".join(plan.operators),
         **network.environment(),
     }
-    return [
-        Part("apiserver", python("modelyard.cli.laptop.parts", "apiserver", str(layout.directory)), common),
-        Part("controllers", python("modelyard.cli.laptop.parts", "controllers", str(layout.directory)), common),
-        Part("kubelet", python("modelyard.cli.laptop.parts", "kubelet", str(layout.directory)), common),
-    ]
+    return [Part(name, partial(run_part, name, layout), common) for name in PARTS]
 
 
 def _detach(plan: Plan) -> int:
-    """Starts the same command in a session of its own, shows its progress, and leaves it once it is ready."""
+    """Goes on in a process of its own; shows its progress, and leaves it once it is ready."""
     layout = plan.layout
     log = layout.logs / "up.log"
-    command = [sys.executable, "-m", "modelyard.cli.main", "up", "--dir", str(layout.directory)]
-    command += ["--operators", ",".join(plan.operators), "--platform", plan.platform, "--timeout", str(plan.timeout)]
-    command += ["--merge-kubeconfig"] if plan.merge else []
-    command += ["--apply", *map(str, plan.files)] if plan.files else []
-    with log.open("ab") as output:
-        begin = output.tell()
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-            env={**os.environ, _DETACHED: "1", "PYTHONUNBUFFERED": "1"},
-        )
+    log.touch(0o600)
+    begin = log.stat().st_size
+    process = fork(partial(_background, plan), log)
     shown = begin
     while True:
-        code = process.poll()
+        code = _exit_code(process)
         with log.open("rb") as reader:
             reader.seek(shown)
             text = reader.read()
@@ -223,3 +210,17 @@ def _detach(plan: Plan) -> int:
                 raise Failed(f"it ended with {describe_exit(code)}; see {log}")
             return 0
         time.sleep(0.05)
+
+
+def _background(plan: Plan) -> int:
+    try:
+        return asyncio.run(_foreground(plan, quiet=True))
+    except Failed as problem:
+        print(f"modelyard up: {problem}")
+        return 1
+
+
+def _exit_code(process: int) -> int | None:
+    """Of a child that has ended."""
+    ended, status = os.waitpid(process, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if ended else None

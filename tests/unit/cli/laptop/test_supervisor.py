@@ -5,29 +5,29 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from modelyard.cli.laptop import supervisor
-from modelyard.cli.laptop.supervisor import Part, Supervisor
-
-READY = """
-import signal, sys, threading
-from pathlib import Path
-from modelyard.cli.laptop.supervisor import notify_ready
-over = threading.Event()
-signal.signal(signal.SIGTERM, lambda *_: over.set())
-notify_ready()
-over.wait()
-with Path(sys.argv[1]).open("a") as stopped:
-    stopped.write(sys.argv[2] + " ")
-"""
+from modelyard.cli.laptop.forking import fork
+from modelyard.cli.laptop.supervisor import Part, Supervisor, notify_ready
 
 
 def part(name: str, record: Path) -> Part:
-    return Part(name, [sys.executable, "-c", READY, str(record), name])
+    def main() -> int:
+        over = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: over.set())
+        notify_ready()
+        over.wait()
+        with record.open("a") as stopped:
+            stopped.write(f"{name} ")
+        return 0
+
+    return Part(name, main)
 
 
 async def until(condition: object) -> None:
@@ -35,6 +35,13 @@ async def until(condition: object) -> None:
     async with asyncio.timeout(20):
         while not condition():
             await asyncio.sleep(0.01)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 async def test_parts_become_ready_and_stop_in_reverse(tmp_path: Path) -> None:
@@ -60,3 +67,58 @@ async def test_what_crashes_is_started_again_and_said(tmp_path: Path, monkeypatc
             await until(lambda: said.count("ready") == 2)
     assert one.restarts == 1
     assert any(what.startswith("ended with signal SIGKILL; starting it again in") for what in said)
+
+
+async def test_a_part_has_an_event_loop_an_environment_and_a_log_of_its_own(tmp_path: Path) -> None:
+    async def work() -> None:
+        await asyncio.sleep(0)
+        print("says", os.environ["WHO"])
+        notify_ready()
+        await asyncio.Event().wait()
+
+    def main() -> int:
+        asyncio.run(work())
+        return 0
+
+    async with Supervisor([Part("one", main, {"WHO": "the part"})], tmp_path, lambda *_: None) as parts:
+        async with asyncio.timeout(30):
+            await parts.wait_ready()
+    assert (tmp_path / "one.log").read_text() == "says the part\n"
+    assert "WHO" not in os.environ
+
+
+async def test_a_part_that_raises_is_told_with_its_traceback_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "_FIRST_DELAY", 30.0)
+    said: list[str] = []
+
+    def main() -> int:
+        raise ValueError("not today")
+
+    async with Supervisor([Part("one", main)], tmp_path, lambda part, what: said.append(what)):
+        await until(lambda: said)
+    assert said[0].startswith("ended with exit code 1; starting it again in")
+    assert "ValueError: not today" in (tmp_path / "one.log").read_text()
+
+
+def test_parts_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
+    """However it ends: SIGKILL leaves it no time to stop anything."""
+    record, pids = tmp_path / "stopped", tmp_path / "pids"
+
+    async def supervise() -> None:
+        one = part("one", record)
+        async with Supervisor([one], tmp_path, lambda *_: None) as parts:
+            await parts.wait_ready()
+            pids.write_text(str(one.pid))
+            await asyncio.Event().wait()
+
+    def main() -> int:
+        asyncio.run(supervise())
+        return 0
+
+    process = fork(main, tmp_path / "supervisor.log")
+    wait_for(lambda: pids.exists() and pids.read_text() != "")
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    wait_for(lambda: record.exists() and record.read_text() == "one ")
