@@ -43,7 +43,7 @@ def cluster(kubectl_program: str, tmp_path_factory: pytest.TempPathFactory) -> I
 
 def available(cluster: Laptop) -> tuple[str, str, str]:
     found = (cluster.get("modelregistry", "models", "-n", NS).get("status") or {}).get("conditions") or []
-    condition = next((c for c in found if c["type"] == "Available"), {})
+    condition: dict[str, str] = next((c for c in found if c["type"] == "Available"), {})
     return condition.get("status", ""), condition.get("reason", ""), condition.get("message", "")
 
 

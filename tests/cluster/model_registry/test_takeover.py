@@ -19,7 +19,7 @@ from modelyard.operators.model_registry.effective import effective
 from modelyard.operators.model_registry.facts import CONFIG_DIGEST, UPSTREAM, Credentials, Facts, Names, ReferenceGrant
 from tests.cluster.model_registry.scenarios.story import GATEWAY, GENERATED, OPENSHIFT, REGISTRY, Story
 from tests.cluster.stories import Server
-from tests.yard import ApiYard
+from tests.yard import ApiYard, Yard
 
 KINDS = {
     kind.kind: kind
@@ -102,13 +102,14 @@ def _as_upstream_makes_it(kind: Kind, obj: Object, owner: Object) -> Object:
     return {"apiVersion": kind.api_version, "kind": kind.kind, **made}
 
 
-async def lease(story: Story, holder: str) -> None:
+async def lease(yard: Yard, holder: str) -> None:
     """The public operator's Lease, as its leader writes it."""
     now = format_micro_time(utc_now())
     spec = {"holderIdentity": holder, "leaseDurationSeconds": 60, "renewTime": now, "acquireTime": now}
     body: Object = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": spec}
-    body["metadata"] = {"name": UPSTREAM.lease, "namespace": story.namespace}
-    await yard_of(story).client.apply(builtin.Lease, body, field_manager="manager", force=True)
+    body["metadata"] = {"name": UPSTREAM.lease, "namespace": yard.namespace}
+    assert isinstance(yard, ApiYard)
+    await yard.client.apply(builtin.Lease, body, field_manager="manager", force=True)
 
 
 async def now_there(story: Story, places: dict[Place, Object]) -> dict[Place, Object]:
@@ -157,7 +158,7 @@ async def test_what_upstream_made_is_taken_over_without_making_anything_anew(
 
 async def test_nothing_is_changed_while_upstream_runs(story: Story) -> None:
     placed = await upstream_ran(story)
-    await lease(story, "model-registry-operator-controller-manager-7c_1")
+    await lease(story.yard, "model-registry-operator-controller-manager-7c_1")
     before = await now_there(story, placed)
     await story.start()
     said = await story.condition("Reconciled", status="False", reason="OtherOperatorRunning")
@@ -167,7 +168,7 @@ async def test_nothing_is_changed_while_upstream_runs(story: Story) -> None:
     await story.yard.quiet()
     assert await now_there(story, placed) == before
     # Given up: what is left to do is done.
-    await lease(story, "")
+    await lease(story.yard, "")
     await story.yard.until(builtin.Deployment, "mr", is_ours)
     await story.yard.until(builtin.NetworkPolicy, "mr-proxy")
     await story.yard.quiet()

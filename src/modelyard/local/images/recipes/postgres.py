@@ -19,8 +19,11 @@ def binaries(built: Built) -> Path:
 def _translate(invocation: Invocation) -> Invocation:
     argv = list(invocation.argv)
     path = f"{binaries(invocation.built)}:{invocation.env.get('PATH', '')}"
-    # Clients in the container reach the server at the pod's address: there is no socket directory shared with it.
-    invocation = invocation.with_env(PATH=path).with_default_env(PGHOST=invocation.pod_ip)
+    # Clients in the container reach the server at the pod's address: there is no socket directory shared with it. And as in
+    # the image, where the socket asks for none, they need no password.
+    password = invocation.env.get("POSTGRESQL_PASSWORD") or invocation.env.get("POSTGRES_PASSWORD")
+    known = {"PGPASSWORD": password} if password else {}
+    invocation = invocation.with_env(PATH=path).with_default_env(PGHOST=invocation.pod_ip, **known)
     while argv and argv[0].rsplit("/", 1)[-1] in _ENTRYPOINTS:
         argv.pop(0)
     if argv and not argv[0].startswith("-"):
