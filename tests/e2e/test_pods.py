@@ -199,6 +199,21 @@ async def test_a_container_that_listens_on_all_addresses_is_stopped(yard: Plane)
     assert str(port) in ended["message"]
 
 
+@pytest.mark.parametrize("without", ["PYTHONPATH", "LD_PRELOAD"])
+async def test_containers_of_a_pod_find_each_other_at_the_loopback_address(yard: Plane, without: str) -> None:
+    await yard.pod("two", ECHO | {"args": ["--text", "next door"]})
+    await yard.ready("two")
+    script = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:8080').read())"
+    assert await yard.execute("two", "env", "-u", without, "python3", "-c", script) == (0, "b'next door\\n'\n")
+
+
+async def test_what_the_machine_offers_at_the_loopback_address_is_reached_from_a_pod(yard: Plane) -> None:
+    await yard.pod("web", ECHO)
+    await yard.ready("web")
+    script = "import os,socket; socket.create_connection(('127.0.0.1', int(os.environ['KUBERNETES_SERVICE_PORT'])))"
+    assert await yard.execute("web", "python3", "-c", script) == (0, "")
+
+
 async def test_wildcard_binds_land_on_the_pod_address(yard: Plane) -> None:
     script = "import http.server as h; h.HTTPServer(('', 8080), h.SimpleHTTPRequestHandler).serve_forever()"
     container = {"image": "modelyard/http-echo:1", "command": ["python3", "-c", script], "workingDir": "/usr"}

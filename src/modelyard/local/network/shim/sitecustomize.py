@@ -1,4 +1,5 @@
-"""Loaded by Python programs in pods: a bind to every address becomes a bind to the pod's own address.
+"""Loaded by Python programs in pods: a bind to every address becomes a bind to the pod's own address, and a connection to the
+shared loopback address goes there too if something listens.
 
 Loopback is shared by all pods of a machine, and nothing may listen beyond it. Standard library only.
 """
@@ -27,7 +28,34 @@ def _install(pod_ip: str) -> None:
                     self.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
             super().bind(address)
 
+        def connect(self, address: Any) -> None:
+            super().connect(self._at_home(address))
+
+        def connect_ex(self, address: Any) -> int:
+            return super().connect_ex(self._at_home(address))
+
+        def _at_home(self, address: Any) -> Any:
+            """The pod's own address instead of the shared one, if something listens there."""
+            if (
+                self.family == socket.AF_INET
+                and self.type == socket.SOCK_STREAM
+                and address[0] in ("127.0.0.1", "localhost")
+                and _listens(pod_ip, address[1])
+            ):
+                return (pod_ip, *address[1:])
+            return address
+
     vars(socket)["socket"] = vars(socket)["SocketType"] = PodSocket
+
+
+def _listens(address: str, port: int) -> bool:
+    """Read from the kernel's table: a connection to try it would be seen by the listener."""
+    wanted = f"{int.from_bytes(bytes(map(int, address.split('.'))), sys.byteorder):08X}:{port:04X}"
+    try:
+        with open("/proc/net/tcp") as table:
+            return any(fields[1] == wanted and fields[3] == "0A" for fields in map(str.split, table))
+    except OSError:
+        return False
 
 
 class _Hook:
