@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ Propagation = Literal["Foreground", "Background", "Orphan"]
 REQUEST_TIMEOUT = 60.0
 RETRIES = 5
 LONGEST_RETRY_AFTER = 30.0
+_LONG_LIST = 100
 
 _PATCH_TYPES: Mapping[str, str] = {
     "merge": "application/merge-patch+json",
@@ -79,6 +81,7 @@ class _WatchLine(msgspec.Struct):
     object: msgspec.Raw
 
 
+_object = msgspec.json.Decoder(dict[str, Any])
 _raw_list = msgspec.json.Decoder(_RawList)
 _watch_line = msgspec.json.Decoder(_WatchLine)
 
@@ -133,8 +136,7 @@ class Client:
                 # The snapshot behind the pages has expired: one request for all is consistent and cannot expire.
                 items, continue_, limit = [], "", 0
                 continue
-            for raw in page.items:
-                items.append(typed(kind, msgspec.json.decode(raw)))
+            items += _objects(kind, page.items)
             version, continue_ = page.resource_version, page.continue_
             if not continue_:
                 return ObjectList(items, version)
@@ -392,7 +394,7 @@ class Client:
         """A request whose answer is one JSON object."""
         raw = await self.request(method, path, query=query, body=body, content_type=content_type, accept=accept)
         try:
-            data: Object = msgspec.json.decode(raw, type=dict[str, Any])
+            data: Object = _object.decode(raw)
         except msgspec.MsgspecError as error:
             raise Unreachable(
                 f"{method} {path}: the answer is no JSON object ({error}); is this a Kubernetes API?"
@@ -470,6 +472,18 @@ def typed(kind: Kind, obj: Object) -> Object:
     if "kind" in obj and "apiVersion" in obj:
         return obj
     return {"apiVersion": kind.api_version, "kind": kind.kind} | obj
+
+
+def _objects(kind: Kind, raws: Sequence[bytes]) -> builtins.list[Object]:
+    # Nothing that is made here is garbage, but the collector would look at all of it again and again: most of the time of a long list.
+    pausing = len(raws) >= _LONG_LIST and gc.isenabled()
+    if pausing:
+        gc.disable()
+    try:
+        return [typed(kind, msgspec.json.decode(raw)) for raw in raws]
+    finally:
+        if pausing:
+            gc.enable()
 
 
 def _named(kind: Kind, name: str) -> str:

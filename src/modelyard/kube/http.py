@@ -114,6 +114,7 @@ class HttpTransport:
         self._connect_timeout = connect_timeout
         self._base = endpoint.server.rstrip("/")
         self._session: aiohttp.ClientSession | None = None
+        self._last_limits: aiohttp.ClientTimeout | None = None
         self._tls: dict[tuple[str, str], ssl.SSLContext] = {}
 
     async def send(
@@ -184,7 +185,7 @@ class HttpTransport:
                 url,
                 headers=[*headers.items(), *credential.headers],
                 data=body or None,
-                timeout=aiohttp.ClientTimeout(total=timeout, sock_connect=self._connect_timeout),
+                timeout=self._limits(timeout),
                 ssl=self._context(credential),
                 server_hostname=self.endpoint.tls_server_name or None,
                 proxy=self.endpoint.proxy or None,
@@ -193,6 +194,12 @@ class HttpTransport:
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise Unreachable(explain(error, self.endpoint)) from error
         return HttpResponse(inner, self._base)
+
+    def _limits(self, timeout: float | None) -> aiohttp.ClientTimeout:
+        # Nearly all requests have the same ones.
+        if self._last_limits is None or self._last_limits.total != timeout:
+            self._last_limits = aiohttp.ClientTimeout(total=timeout, sock_connect=self._connect_timeout)
+        return self._last_limits
 
     def _open(self) -> aiohttp.ClientSession:
         # Made on first use: aiohttp binds a session to the running loop.

@@ -31,12 +31,12 @@ def parse_time(text: str) -> datetime:
 
 def format_time(moment: datetime) -> str:
     """As `metav1.Time` is written: whole seconds."""
-    return _utc(moment).isoformat(timespec="seconds").removesuffix("+00:00") + "Z"
+    return _utc(moment).isoformat(timespec="seconds")[:-6] + "Z"
 
 
 def format_micro_time(moment: datetime) -> str:
     """As `metav1.MicroTime` is written (Leases, Events): with microseconds."""
-    return _utc(moment).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    return _utc(moment).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def utc_now() -> datetime:
@@ -45,6 +45,8 @@ def utc_now() -> datetime:
 
 
 def _utc(moment: datetime) -> datetime:
+    if moment.tzinfo is UTC:
+        return moment
     if moment.tzinfo is None:
         raise ValueError("a time without a zone cannot be written; use datetime.now(UTC)")
     return moment.astimezone(UTC)

@@ -213,7 +213,14 @@ def members(fields: Fields, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str,
 
 def ordered(fields: Fields) -> Fields:
     """The same node with its entries in Kubernetes' order."""
-    return {element: ordered(fields[element]) if fields[element] else LEAF for element in _sorted(fields)}
+    if len(fields) == 1:
+        for element, node in fields.items():
+            return {element: ordered(node) if node else LEAF}
+    found: Fields = {}
+    for element in _sorted(fields):
+        node = fields[element]
+        found[element] = ordered(node) if node else LEAF
+    return found
 
 
 def _sorted(fields: Fields) -> list[str]:

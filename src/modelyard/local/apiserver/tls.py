@@ -67,6 +67,8 @@ class Identity:
         context.verify_mode = ssl.CERT_OPTIONAL
         context.load_verify_locations(cadata=self.certificate)
         context.set_alpn_protocols(["http/1.1"])
+        # Clients keep their connections, so tickets to resume one would be made for nobody.
+        context.num_tickets = 0
         return context
 
 

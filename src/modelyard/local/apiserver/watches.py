@@ -22,6 +22,11 @@ from modelyard.local.apiserver.store import Change, Store, decode, encode
 BOOKMARK_SECONDS = 60.0
 _CHUNK = 256
 """How many changes are put into one chunk at most."""
+_MANY = 8
+_WAKE_SECONDS = 0.0002
+"""Where many watches wait, for each of them that much time passes before they are woken again."""
+_SHARED_CHUNKS = 4
+_SHARED_BYTES = 64 * 1024
 _RESOLUTION = 0.001
 """By how much a timer may fire early, in seconds."""
 _INITIAL_END = "k8s.io/initial-events-end"
@@ -87,27 +92,56 @@ class Watches:
 
 
 class Signal:
-    """Wakes the watches of one collection, and keeps the last frames that they share."""
+    """Wakes the watches of one collection, and keeps the last frames and chunks that they share."""
 
-    __slots__ = ("_held", "_waiting")
+    __slots__ = ("_chunks", "_held", "_timer", "_waiting", "_woken")
 
     def __init__(self, store: Store, storage: str) -> None:
-        self._waiting: list[asyncio.Future[None]] = []
+        self._waiting: dict[asyncio.Future[None], None] = {}
         self._held: deque[Change] = deque()
+        self._chunks: dict[tuple[object, ...], bytes] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._woken = 0.0
+        """When watches were last woken."""
         store.listen(self._change, storage)
 
     def _change(self, change: Change) -> None:
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            for future in waiting:
-                if not future.done():
-                    future.set_result(None)
+        if not self._waiting or self._timer is not None:
+            return
+        many = len(self._waiting)
+        if many >= _MANY:
+            # To wake so many for each single change would take all the time there is; so they get several at once.
+            loop = asyncio.get_running_loop()
+            when = self._woken + many * _WAKE_SECONDS
+            if when > loop.time():
+                self._timer = loop.call_at(when, self._wake)
+                return
+        self._wake()
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._woken = asyncio.get_running_loop().time()
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
 
     def waiter(self) -> asyncio.Future[None]:
         """Done at the next change."""
         future = asyncio.get_running_loop().create_future()
-        self._waiting.append(future)
+        self._waiting[future] = None
         return future
+
+    def chunk(self, key: tuple[object, ...]) -> bytes | None:
+        """What another watch that wants the same made of the same changes."""
+        return self._chunks.get(key)
+
+    def share(self, key: tuple[object, ...], chunk: bytes) -> None:
+        if len(chunk) > _SHARED_BYTES:
+            return
+        if len(self._chunks) >= _SHARED_CHUNKS:
+            self._chunks.clear()
+        self._chunks[key] = chunk
 
     def hold(self, change: Change) -> None:
         """Lets go of the frames of the oldest change when there are many: who is that late encodes for himself."""
@@ -117,8 +151,7 @@ class Signal:
 
     def forget(self, future: asyncio.Future[None]) -> None:
         """The waiter was woken by something else, or is no more."""
-        if self._waiting and future in self._waiting:
-            self._waiting.remove(future)
+        self._waiting.pop(future, None)
 
 
 class Watch:
@@ -145,6 +178,16 @@ class Watch:
             else None
         )
         self._headers = True
+        self._likeness = (
+            resource,
+            selection.namespace,
+            selection.name,
+            options.selectors,
+            format.shape,
+            format.shape_version,
+        )
+        """Watches that are alike in this get the same bytes for the same changes."""
+        self._timer: asyncio.TimerHandle | None = None
         self._position = 0
         self._sent = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -152,8 +195,17 @@ class Watch:
 
     def stop(self) -> None:
         self._stopped = True
+        self._wake()
+
+    def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
+
+    def _wake_at(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
+        if self._timer is None or self._timer.when() != when:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(when, self._wake)
 
     @property
     def drained(self) -> bool:
@@ -174,6 +226,8 @@ class Watch:
             self._watches.discard(self)
             if self._waiter is not None:
                 self._waiter.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
 
     async def _initial(self) -> AsyncIterator[bytes]:
         """Finds where to start, and sends the state there where the client asked for it."""
@@ -217,7 +271,7 @@ class Watch:
             if changes:
                 self._position += len(changes)
                 self._sent = changes[-1].version
-                chunk = await self._encoded(changes)
+                chunk = await self._shared(changes, signal)
                 if chunk:
                     yield chunk
                 continue
@@ -230,12 +284,21 @@ class Watch:
                 yield self._bookmark({})
                 continue
             self._waiter = signal.waiter()
-            handle = loop.call_at(min(end, bookmark) if self._options.bookmarks else end, _wake, self._waiter)
+            self._wake_at(loop, min(end, bookmark) if self._options.bookmarks else end)
             try:
                 await self._waiter
             finally:
-                handle.cancel()
                 signal.forget(self._waiter)
+
+    async def _shared(self, changes: list[Change], signal: Signal) -> bytes:
+        if self._maker is not None:
+            return await self._encoded(changes)
+        key = (changes[0].version, changes[-1].version, self._likeness)
+        chunk = signal.chunk(key)
+        if chunk is None:
+            chunk = await self._encoded(changes)
+            signal.share(key, chunk)
+        return chunk
 
     async def _encoded(self, changes: list[Change]) -> bytes:
         selection, parts = self.selection, []
@@ -284,11 +347,6 @@ class Watch:
         if self._format.shape == "metadata":
             kind, api_version = "PartialObjectMetadata", f"meta.k8s.io/{self._format.shape_version}"
         return _frame("BOOKMARK", encode({"kind": kind, "apiVersion": api_version, "metadata": metadata}))
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
 
 
 def _frame(type: str, raw: bytes) -> bytes:

@@ -58,7 +58,8 @@ class _Passive:
 
 
 def creates(admission: Admission, kind: Kind) -> bool:
-    return admission.operation == "CREATE" and admission.resource.kind == kind and not admission.subresource
+    wanted = admission.operation == "CREATE" and admission.resource.kind.plural == kind.plural
+    return wanted and admission.resource.kind == kind and not admission.subresource
 
 
 class NamespaceLifecycle(_Passive):

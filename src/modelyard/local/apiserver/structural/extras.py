@@ -76,6 +76,8 @@ def _list_rule(node: Node) -> Walk | None:
                 out.append(invalid_value(f"{path}[{index}]", element, text))
                 return
         if len(value) > 1:
+            if _plainly_unique([tuple([element.get(key) for key in keys]) if element else () for element in value]):
+                return
             found = [{key: element[key] for key in keys if key in element} if element else {} for element in value]
             out.extend(duplicate(f"{path}[{index}]", found[index]) for index in _repeated(found))
 
@@ -83,8 +85,17 @@ def _list_rule(node: Node) -> Walk | None:
 
 
 def _check_set(value: Any, path: str, out: list[Cause]) -> None:
-    if type(value) is list and len(value) > 1:
+    if type(value) is list and len(value) > 1 and not _plainly_unique([(element,) for element in value]):
         out.extend(duplicate(f"{path}[{index}]", value[index]) for index in _repeated(value))
+
+
+def _plainly_unique(found: list[tuple[Any, ...]]) -> bool:
+    """Whether there are only texts, and no two alike: so it nearly always is, and nothing has to be written out for it."""
+    for values in found:
+        for value in values:
+            if type(value) is not str:
+                return False
+    return len(set(found)) == len(found)
 
 
 def _repeated(values: list[Any]) -> list[int]:
