@@ -107,7 +107,7 @@ def assemble(server: ApiServer, *, access_control: bool) -> Parts:
     hooks.authenticator = authenticator
     if access_control:
         hooks.authorizer = rbac
-    hooks.documents = ServerDocuments(server.registry)
+    hooks.documents = ServerDocuments(server.registry, tokens)
     hooks.fields = FieldChecks()
     hooks.tables = Tables(server.clock)
     pods = PodSubresources(server.store, server.writes, server.deletions, kubelet, server.clock)

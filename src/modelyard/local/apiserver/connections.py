@@ -262,9 +262,11 @@ class Connection(asyncio.Protocol):
         parts = [
             _STATUS_LINES.get(reply.status) or b"HTTP/1.1 %d\r\n" % reply.status,
             b"Content-Type: ", reply.content_type.encode(),
-            b"\r\nCache-Control: no-cache, private\r\nX-Content-Type-Options: nosniff\r\n",
+            b"\r\nX-Content-Type-Options: nosniff\r\n",
             self._keeper.date(),
         ]  # fmt: skip
+        if not any(name == "Cache-Control" for name, _ in reply.headers):
+            parts.append(b"Cache-Control: no-cache, private\r\n")
         for name, value in reply.headers:
             parts.append(f"{name}: {value}\r\n".encode())
         if closes:

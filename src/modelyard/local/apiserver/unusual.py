@@ -109,7 +109,10 @@ def _set_headers(response: web.StreamResponse, reply: Reply) -> None:
     headers["Cache-Control"] = "no-cache, private"
     headers["X-Content-Type-Options"] = "nosniff"
     for name, value in reply.headers:
-        headers.add(name, value)
+        if name == "Cache-Control":
+            headers[name] = value
+        else:
+            headers.add(name, value)
 
 
 async def _read_limited(raw: web.BaseRequest) -> bytes:
