@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import random
 import sys
 import time
 from collections import Counter
@@ -17,15 +16,16 @@ from typing import Any
 
 import msgspec
 
-from modelyard.kube.builtin import PersistentVolumeClaim, ServiceAccount
+from modelyard.kube.builtin import Namespace, PersistentVolumeClaim, ServiceAccount
 from modelyard.kube.client import Client
 from modelyard.kube.config import connect
 from modelyard.kube.errors import ApiError, Unreachable
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.transport import Response
 from modelyard.local.apiserver import ApiServer
-from tests.chaos import differential_objects as objects
+from tests.chaos.differential_chance import Chance
 from tests.chaos.differential_masks import MASKS, differences
+from tests.chaos.differential_steps import install, sequence
 from tests.real.cluster import RealCluster
 
 _AT_ONCE = 4
@@ -71,7 +71,7 @@ class Step:
 
     @property
     def writes(self) -> bool:
-        return self.verb not in ("get", "list") and "dryRun" not in self.options
+        return self.verb not in ("get", "list")
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _warnings(response: Response) -> Iterator[str]:
 def _is_settled(kind: Kind, metadata: Object) -> bool:
     held = set(metadata.get("finalizers") or ())
     if metadata.get("deletionTimestamp"):
-        return bool(held - _COLLECTOR - {_PROTECTION})
+        return not held & {*_COLLECTOR, _PROTECTION}
     return kind != PersistentVolumeClaim or _PROTECTION in held
 
 
@@ -190,16 +190,16 @@ class Run:
 
 
 async def run_sequence(number: int, run: Run, ours: Client, real: Client, *, wide: bool) -> None:
-    chance = random.Random(f"{run.seed}/{number}")
+    chance = Chance(f"{run.seed}/{number}", wide=wide)
     namespace = f"fuzz-{run.seed}-{number}{'-wide' if wide else ''}"
     sides = Side(ours, namespace), Side(real, namespace)
     for side in sides:
-        await side.client.create(objects.NAMESPACE, {"metadata": {"name": namespace}})
+        await side.client.create(Namespace, {"metadata": {"name": namespace}})
         while await side.client.find(ServiceAccount, namespace, "default") is None:
             await asyncio.sleep(0.02)
     before: list[tuple[Step, int]] = []
     try:
-        for wanted in (objects.wide_sequence if wide else objects.sequence)(chance):
+        for wanted in sequence(chance):
             step = Step(**wanted)
             mine = await sides[0].send(step)
             try:
@@ -221,7 +221,7 @@ async def run_sequence(number: int, run: Run, ours: Client, real: Client, *, wid
         run.done += 1
         for side in sides:
             try:
-                await side.client.delete(objects.NAMESPACE, "", namespace)
+                await side.client.delete(Namespace, "", namespace)
             except ApiError:
                 continue
 
@@ -244,7 +244,7 @@ async def fuzz(
         ours = server.client()
         try:
             for client in (ours, real):
-                await objects.install(client)
+                await install(client)
             async with asyncio.TaskGroup() as workers:
                 for _ in range(_AT_ONCE):
                     workers.create_task(work())
@@ -259,7 +259,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--seconds", type=float, default=None)
     parser.add_argument("--stop-after", type=int, default=10, help="differences to show at most")
-    parser.add_argument("--wide", action="store_true", help="more kinds and rarer requests")
+    parser.add_argument("--wide", action="store_true", help="bodies are changed at random places, too")
     args = parser.parse_args()
     with RealCluster() as cluster:
         run = asyncio.run(fuzz(cluster, args.sequences, args.seed, args.seconds, args.stop_after, wide=args.wide))

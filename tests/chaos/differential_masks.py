@@ -65,19 +65,22 @@ def _cause_key(cause: dict[str, Any]) -> tuple[str, str, str]:
     return str(cause.get("field", "")), str(cause.get("message", "")), str(cause.get("reason", ""))
 
 
-def _causes(value: Any) -> Any:
-    """The causes of a refusal in one order, and so the message that lists them; a message that does not is left alone."""
+def _listed_causes(value: Any) -> Any:
+    """A message that lists its causes says nothing that they do not; one that does not is left alone."""
     if not isinstance(value, dict) or value.get("kind") != "Status":
         return value
-    causes = (value.get("details") or {}).get("causes")
-    if not causes:
-        return value
-    details = {**value["details"], "causes": sorted(causes, key=_cause_key)}
+    causes = (value.get("details") or {}).get("causes") or ()
     begin, found, rest = str(value.get("message")).partition(" is invalid: ")
     texts = list(dict.fromkeys(f"{cause.get('field')}: {cause.get('message')}" for cause in causes))
-    if found and rest == (texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"):
-        return {**value, "message": f"{begin}{found}the causes", "details": details}
-    return {**value, "details": details}
+    if found and texts and rest == (texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"):
+        return {**value, "message": f"{begin}{found}the causes"}
+    return value
+
+
+def _causes(value: Any) -> Any:
+    if not isinstance(value, dict) or not isinstance(value.get("causes"), list):
+        return value
+    return {**value, "causes": sorted(value["causes"], key=_cause_key)}
 
 
 def _typed_errors(value: Any) -> Any:
@@ -94,6 +97,12 @@ def _typed_errors(value: Any) -> Any:
 MASKS: tuple[Mask, ...] = (
     field_mask("uids", "each server makes up its own", "uid"),
     text_mask("uids in texts", "each server makes up its own", r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "UID"),
+    text_mask(
+        "generated names",
+        "each server makes up the last five characters",
+        r"\b(kube-api-access-|gen-|Bad_)[b-z2-9]{5}\b",
+        r"\1*",
+    ),
     field_mask(
         "times",
         "each server looks at the clock at its own moment",
@@ -120,25 +129,26 @@ MASKS: tuple[Mask, ...] = (
     Mask("ages", "seconds since the creation, by each server's own clock", _ages),
     Mask("column descriptions", "Kubernetes' are its API's prose, ours are our own words", _descriptions),
     Mask("order of managers", "sorted by time in seconds, and the seconds begin at the same moment on no two servers", _managers),
+    Mask("lists of causes", "a message that lists the causes, which are compared themselves", _listed_causes),
     text_mask(
         "immutable value",
         "Kubernetes prints the refused value as its internal Go type, unset fields and Go's names included",
-        r"Invalid value: .*?: field is immutable",
+        r"\AInvalid value: .*: field is immutable\Z",
         "Invalid value: VALUE: field is immutable",
         flags=re.DOTALL,
     ),
     text_mask(
-        "difference of claims",
+        "difference of specs",
         "Kubernetes prints the difference of two Go structs, line by line",
-        r"(spec is immutable after creation except resources\.requests and volumeAttributesClassName for bound claims)\n.*",
+        r"\A(Forbidden: (spec is immutable after creation except|pod updates may not change fields other than)[^\n]*)\n.*",
         r"\1 DIFFERENCE",
         flags=re.DOTALL,
     ),
     text_mask(
         "quoted patch result",
         "Kubernetes prints the object that a patch made as Go encodes its map, before decoding refuses it",
-        r'(patch: Invalid value: )".*"(: error decoding)',
-        r"\1OBJECT\2",
+        r'\A(Invalid value: )"\{.*\}(\\n)?": ',
+        r"\1OBJECT: ",
         flags=re.DOTALL,
     ),
     Mask("order of causes", "Go walks its maps in a random order, and finds what is wrong in that order", _causes),

@@ -1,600 +1,514 @@
-"""What the differential fuzzer sends: objects of several kinds with their quirks, changed and combined at random."""
+"""What the differential fuzzer sends: objects of many built-in kinds with their quirks, put together at random."""
 
 from __future__ import annotations
 
-import asyncio
 import copy
-from random import Random
-from typing import Any
+from collections.abc import Callable
 
 from modelyard.kube import builtin
-from modelyard.kube.client import Client
-from modelyard.kube.errors import AlreadyExists, ApiError
 from modelyard.kube.kinds import Kind, Object
+from tests.chaos import differential_definitions as definitions
+from tests.chaos.differential_chance import Chance
 
-NAMESPACE = builtin.Namespace
-WIDGET = Kind("fuzz.modelyard.dev", "v1", "Widget", "widgets")
-JSON_PATCH, MERGE, STRATEGIC, APPLY = (
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/apply-patch+yaml",
-)
-_SCHEMA: Object = {
-    "type": "object",
-    "required": ["spec"],
-    "properties": {
-        "spec": {
-            "type": "object",
-            "required": ["size"],
-            "properties": {
-                "size": {"type": "integer", "minimum": 0, "maximum": 100},
-                "mode": {"type": "string", "enum": ["fast", "slow"], "default": "slow"},
-                "port": {"x-kubernetes-int-or-string": True},
-                "note": {"type": "string", "nullable": True, "maxLength": 20},
-                "tags": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
-                "parts": {
-                    "type": "array",
-                    "items": {
-                        "type": "object",
-                        "required": ["name"],
-                        "properties": {"name": {"type": "string"}, "count": {"type": "integer", "default": 1}},
-                    },
-                    "x-kubernetes-list-type": "map",
-                    "x-kubernetes-list-map-keys": ["name"],
-                },
-                "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-                "labels": {"type": "object", "additionalProperties": {"type": "string"}},
-            },
-            "x-kubernetes-validations": [
-                {"rule": "!has(self.note) || self.size > 0", "message": "a note needs a size"},
-                {"rule": "self.size >= oldSelf.size - 50", "message": "must not shrink by more than 50"},
-            ],
-        },
-        "status": {"type": "object", "properties": {"phase": {"type": "string"}, "seen": {"type": "integer"}}},
-    },
-}
-CRD: Object = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "widgets.fuzz.modelyard.dev"},
-    "spec": {
-        "group": "fuzz.modelyard.dev",
-        "scope": "Namespaced",
-        "names": {"kind": "Widget", "plural": "widgets", "singular": "widget", "listKind": "WidgetList"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": _SCHEMA},
-                "subresources": {"status": {}},
-            }
-        ],
-    },
-}
-KINDS = (
-    builtin.ConfigMap,
-    builtin.Secret,
-    builtin.Service,
-    builtin.Deployment,
-    builtin.Job,
-    builtin.ServiceAccount,
-    builtin.Role,
-    builtin.NetworkPolicy,
-    builtin.PersistentVolumeClaim,
-    WIDGET,
-    WIDGET,
-    builtin.Deployment,
-)
-MORE_KINDS = (
-    builtin.StatefulSet,
-    builtin.CronJob,
-    builtin.Ingress,
-    builtin.HorizontalPodAutoscaler,
-    builtin.PodDisruptionBudget,
-    builtin.RoleBinding,
-    builtin.Lease,
-    builtin.Deployment,
-    WIDGET,
-)
-TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-METADATA = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
-METADATA_LIST = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-SCALED = (builtin.Deployment, builtin.StatefulSet)
+KINDS: tuple[Kind, ...] = (
+    builtin.ConfigMap, builtin.Secret, builtin.Service, builtin.Deployment, builtin.Deployment, builtin.StatefulSet,
+    builtin.DaemonSet, builtin.ReplicaSet, builtin.Job, builtin.CronJob, builtin.Pod, builtin.ServiceAccount,
+    builtin.Role, builtin.RoleBinding, builtin.NetworkPolicy, builtin.Ingress, builtin.HorizontalPodAutoscaler,
+    builtin.PodDisruptionBudget, builtin.PersistentVolumeClaim, builtin.Lease, builtin.EndpointSlice,
+    *definitions.KINDS, definitions.WIDGET, definitions.GADGET,
+)  # fmt: skip
+SELECTOR: Object = {"matchLabels": {"app": "web"}}
+_HOLD = "fuzz.modelyard.dev/hold"
 
 
-async def install(client: Client) -> None:
-    """Defines the custom resource and waits until it is served."""
-    try:
-        await client.create(builtin.CustomResourceDefinition, CRD)
-    except AlreadyExists:
-        return
-    for _ in range(200):
-        try:
-            await client.list(WIDGET, "default")
-            return
-        except ApiError:
-            await asyncio.sleep(0.05)
-    raise AssertionError("the custom resource was not served in time")
-
-
-def sequence(chance: Random) -> list[dict[str, Any]]:
-    """8 to 16 requests about a few objects of two kinds."""
-    return [step(chance, kind) for kind in _kinds(chance, KINDS)]
-
-
-def wide_sequence(chance: Random) -> list[dict[str, Any]]:
-    """As `sequence`, of more kinds and with rarer requests among the common ones."""
-    return [
-        rare_step(chance, kind) if chance.random() < 0.25 else step(chance, kind) for kind in _kinds(chance, MORE_KINDS)
-    ]
-
-
-def _kinds(chance: Random, kinds: tuple[Kind, ...]) -> list[Kind]:
-    two = chance.sample(kinds, 2)
-    return [chance.choice(two) for _ in range(chance.randint(8, 16))]
-
-
-def rare_step(chance: Random, kind: Kind) -> dict[str, Any]:
-    name = chance.choice(["a", "b", "c"])
-    choice = chance.choice(["scale", "patch scale", "collection", "precondition", "shape", "shape", "generate"])
-    if choice.endswith("scale") and kind in SCALED:
-        replicas = chance.choice([0, 2, -1])
-        if choice == "scale":
-            body: Any = {
-                "apiVersion": "autoscaling/v1",
-                "kind": "Scale",
-                "metadata": {"name": name},
-                "spec": {"replicas": replicas},
-            }
-            return {"verb": "update", "kind": kind, "name": name, "body": body, "subresource": "scale"}
-        body = {"spec": {"replicas": replicas}}
-        return {"verb": "patch", "kind": kind, "name": name, "body": body, "content": MERGE, "subresource": "scale"}
-    match choice:
-        case "collection":
-            options = chance.choice([{"labelSelector": "app=web"}, {"fieldSelector": "metadata.name=a"}, {}])
-            return {"verb": "deletecollection", "kind": kind, "options": options}
-        case "precondition":
-            body = {"preconditions": chance.choice([{"resourceVersion": "current"}, {"resourceVersion": "1"}])}
-            return {"verb": "delete", "kind": kind, "name": name, "body": body}
-        case "generate":
-            # A name that the server makes up differs; only what is refused can be compared whole.
-            body = an_object(chance, kind, name)
-            body["metadata"]["generateName"] = chance.choice(["a-", "Bad_"])
-            return {"verb": "create", "kind": kind, "name": name, "body": body}
-        case _:
-            if chance.random() < 0.5:
-                return {"verb": "get", "kind": kind, "name": name, "accept": chance.choice([TABLE, METADATA])}
-            return {"verb": "list", "kind": kind, "accept": chance.choice([TABLE, METADATA_LIST])}
-
-
-def step(chance: Random, kind: Kind) -> dict[str, Any]:
-    name = chance.choice(["a", "b", "c"])
-    verbs = ["create"] * 5 + ["update"] * 3 + ["apply"] * 5 + ["patch"] * 6 + ["delete"] * 2 + ["get", "list", "status"]
-    verb = chance.choice(verbs)
-    options: dict[str, str] = {}
-    if verb not in ("get", "list", "delete") and chance.random() < 0.25:
-        options["fieldManager"] = chance.choice(["one", "two"])
-    if verb in ("create", "update", "patch", "apply", "delete") and chance.random() < 0.08:
-        options["dryRun"] = "All"
-    if verb in ("create", "update", "patch", "apply") and chance.random() < 0.2:
-        options["fieldValidation"] = chance.choice(["Strict", "Warn", "Ignore"])
-    match verb:
-        case "create":
-            return {
-                "verb": "create",
-                "kind": kind,
-                "name": name,
-                "body": an_object(chance, kind, name),
-                "options": options,
-            }
-        case "update":
-            body = an_object(chance, kind, name)
-            if chance.random() < 0.7:
-                body["metadata"]["resourceVersion"] = "current"
-            return {"verb": "update", "kind": kind, "name": name, "body": body, "options": options}
-        case "apply":
-            options["fieldManager"] = chance.choice(["one", "two", "three"])
-            if chance.random() < 0.4:
-                options["force"] = "true"
-            body = thinned(chance, an_object(chance, kind, name))
-            return {"verb": "patch", "kind": kind, "name": name, "body": body, "options": options, "content": APPLY}
-        case "patch":
-            content = chance.choice([JSON_PATCH, MERGE, STRATEGIC, MERGE])
-            body = a_patch(chance, kind, content)
-            return {"verb": "patch", "kind": kind, "name": name, "body": body, "options": options, "content": content}
-        case "delete":
-            body = (
-                {"propagationPolicy": chance.choice(["Background", "Foreground", "Orphan"])}
-                if chance.random() < 0.6
-                else None
-            )
-            return {"verb": "delete", "kind": kind, "name": name, "body": body, "options": options}
-        case "list":
-            if chance.random() < 0.5:
-                options["labelSelector"] = chance.choice(["app=web", "app!=web", "app in (web,db)", "!app", "tier"])
-            if chance.random() < 0.3:
-                options["fieldSelector"] = chance.choice(["metadata.name=a", "metadata.name!=a", "spec.foo=bar"])
-            if chance.random() < 0.3:
-                options["limit"] = "1"
-            return {"verb": "list", "kind": kind, "options": options}
-        case "status" if kind in (builtin.Deployment, WIDGET, builtin.Job):
-            body = {
-                "status": {"phase": "x", "seen": chance.randint(0, 3)}
-                if kind is WIDGET
-                else {"replicas": chance.randint(0, 3)}
-            }
-            if kind is builtin.Job:
-                body = {"status": {"active": chance.randint(0, 3)}}
-            return {
-                "verb": "patch",
-                "kind": kind,
-                "name": name,
-                "body": body,
-                "options": options,
-                "content": MERGE,
-                "subresource": "status",
-            }
-    return {"verb": "get", "kind": kind, "name": name}
-
-
-def metadata(chance: Random, name: str) -> Object:
+def metadata(chance: Chance, name: str) -> Object:
     meta: Object = {"name": name}
-    if chance.random() < 0.5:
-        meta["labels"] = {"app": chance.choice(["web", "db"])} | ({"tier": "x"} if chance.random() < 0.3 else {})
-    if chance.random() < 0.3:
-        meta["annotations"] = {"note": chance.choice(["one", "two"])}
-    if chance.random() < 0.05:
-        meta["finalizers"] = ["fuzz.modelyard.dev/hold"]
-    if chance.random() < 0.04:
-        meta["labels"] = {"bad key!": "x"}
+    labels = {"app": chance.choice(["web", "db"])} | ({"tier": "x"} if chance.random() < 0.3 else {})
+    chance.maybe(meta, 0.5, labels=labels)
+    chance.maybe(meta, 0.3, annotations={"note": chance.choice(["one", "two"])})
+    chance.maybe(meta, 0.05, finalizers=chance.pick([[_HOLD], [_HOLD, "x.y/z"]], [["hold"], ["bad key!"], []]))
+    owner = {"apiVersion": "v1", "kind": "Namespace", "name": "x", "uid": "b9a1a6a0-0000-4000-8000-000000000000"}
+    chance.maybe(meta, 0.02, ownerReferences=chance.pick([[]], [[{**owner, "uid": ""}], [{"kind": "x"}]]))
+    if chance.wrong(0.4):
+        wrong: list[Object] = [
+            {"labels": {"bad key!": "x"}},
+            {"labels": {"a": "bad value!"}},
+            {"labels": None},
+            {"annotations": {"bad key!": "x"}},
+            {"name": ""},
+            {"name": "Bad_Name"},
+            {"name": "other"},
+            {"generateName": "Bad_"},
+            {"generateName": "a-"},
+            {"namespace": "elsewhere"},
+            {"uid": "b9a1a6a0-0000-4000-8000-000000000000"},
+            {"resourceVersion": "x"},
+            {"unheardOf": 1},
+            {"creationTimestamp": "yesterday"},
+            {"creationTimestamp": "2020-01-01T00:00:00Z", "generation": 7, "selfLink": "/x"},
+            {"managedFields": []},
+            {"managedFields": [{"manager": "x", "operation": "Other"}]},
+        ]
+        meta |= chance.choice(wrong)
     return meta
 
 
-def an_object(chance: Random, kind: Kind, name: str) -> Object:
+def an_object(chance: Chance, kind: Kind, name: str) -> Object:
     obj: Object = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata(chance, name)}
-    obj.update(copy.deepcopy(content(chance, kind)))
-    if chance.random() < 0.06:
+    obj.update(copy.deepcopy(CONTENTS[kind.kind](chance)))
+    if chance.wrong(0.5):
         obj["surprise"] = {"x": 1}
-    if chance.random() < 0.03:
-        obj["kind"] = "Other"
+    if chance.wrong(0.15):
+        obj |= chance.choice([{"kind": "Other"}, {"apiVersion": "v9"}, {"kind": ""}, {"metadata": None}])
+    if chance.random() < chance.mutations:
+        obj = chance.mutated(obj)
     return obj
 
 
-def content(chance: Random, kind: Kind) -> Object:
-    match kind.kind:
-        case "ConfigMap":
-            data = {
-                chance.choice(["a", "b", "c.txt"]): chance.choice(["1", "2", ""]) for _ in range(chance.randint(0, 3))
-            }
-            made: Object = {"data": data}
-            if chance.random() < 0.1:
-                made["immutable"] = True
-            if chance.random() < 0.1:
-                made["data"]["bad/key"] = "x"
-            return made
-        case "Secret":
-            made = (
-                {"stringData": {"key": chance.choice(["v", "w"])}}
-                if chance.random() < 0.5
-                else {"data": {"key": "dg=="}}
-            )
-            if chance.random() < 0.3:
-                made["type"] = chance.choice(["Opaque", "kubernetes.io/basic-auth", "kubernetes.io/tls"])
-            return made
-        case "Service":
-            return {"spec": a_service_spec(chance)}
-        case "Deployment":
-            return {"spec": a_deployment_spec(chance)}
-        case "Job":
-            template = a_template(chance)
-            template["spec"]["restartPolicy"] = chance.choice(["Never", "OnFailure", "Always"])
-            spec: Object = {"template": template}
-            for field in ("completions", "parallelism", "backoffLimit", "ttlSecondsAfterFinished"):
-                if chance.random() < 0.3:
-                    spec[field] = chance.randint(-1, 4)
-            return {"spec": spec}
-        case "ServiceAccount":
-            return {"automountServiceAccountToken": chance.random() < 0.5} if chance.random() < 0.5 else {}
-        case "Role":
-            rule = {"apiGroups": [""], "resources": [chance.choice(["pods", "secrets"])], "verbs": ["get"]}
-            return {"rules": [rule] * chance.randint(0, 2)} if chance.random() < 0.9 else {"rules": [{"verbs": []}]}
-        case "NetworkPolicy":
-            spec = {"podSelector": {"matchLabels": {"app": "web"}} if chance.random() < 0.5 else {}}
-            if chance.random() < 0.6:
-                spec["ingress"] = [
-                    {"from": [{"podSelector": {}}], "ports": [{"port": chance.choice([80, "web", 70000])}]}
-                ]
-            if chance.random() < 0.3:
-                spec["policyTypes"] = [chance.choice(["Ingress", "Egress", "Other"])]
-            return {"spec": spec}
-        case "PersistentVolumeClaim":
-            spec = {"accessModes": [chance.choice(["ReadWriteOnce", "ReadWriteMany"])]}
-            spec["resources"] = {"requests": {"storage": chance.choice(["1Gi", "1024Mi", "0", "1.5Gi"])}}
-            return {"spec": spec}
-        case "StatefulSet":
-            spec = a_deployment_spec(chance)
-            spec.pop("strategy", None)
-            spec["serviceName"] = chance.choice(["web", "", "Bad_"])
-            if chance.random() < 0.3:
-                spec["podManagementPolicy"] = chance.choice(["Parallel", "OrderedReady", "Other"])
-            if chance.random() < 0.3:
-                claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-                spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}]
-            if chance.random() < 0.2:
-                spec["updateStrategy"] = chance.choice([{"type": "OnDelete"}, {"type": "Other"}, {}])
-            return {"spec": spec}
-        case "CronJob":
-            template = a_template(chance)
-            template["spec"]["restartPolicy"] = chance.choice(["Never", "OnFailure", "Always"])
-            spec = {
-                "schedule": chance.choice(["*/5 * * * *", "@daily", "nonsense", ""]),
-                "jobTemplate": {"spec": {"template": template}},
-            }
-            if chance.random() < 0.3:
-                spec["concurrencyPolicy"] = chance.choice(["Allow", "Forbid", "Other"])
-            if chance.random() < 0.3:
-                spec["suspend"] = chance.random() < 0.5
-            if chance.random() < 0.2:
-                spec["startingDeadlineSeconds"] = chance.choice([10, -1])
-            if chance.random() < 0.2:
-                spec["timeZone"] = chance.choice(["Europe/Zurich", "Nowhere/Land", ""])
-            return {"spec": spec}
-        case "Ingress":
-            return {"spec": an_ingress_spec(chance)}
-        case "HorizontalPodAutoscaler":
-            spec = {
-                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": chance.choice(["a", ""])},
-                "maxReplicas": chance.choice([1, 3, 0]),
-            }
-            if chance.random() < 0.5:
-                spec["minReplicas"] = chance.choice([1, 2, 0])
-            if chance.random() < 0.5:
-                target = chance.choice(
-                    [
-                        {"type": "Utilization", "averageUtilization": 50},
-                        {"type": "AverageValue", "averageValue": "100m"},
-                        {"type": "Utilization"},
-                    ]
-                )
-                spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
-            if chance.random() < 0.2:
-                spec["behavior"] = {"scaleDown": {"stabilizationWindowSeconds": chance.choice([10, -1, 4000])}}
-            return {"spec": spec}
-        case "PodDisruptionBudget":
-            spec = {"selector": chance.choice([{"matchLabels": {"app": "web"}}, {}])}
-            if chance.random() < 0.6:
-                spec["minAvailable"] = chance.choice([1, "50%", "x%", -1])
-            if chance.random() < 0.3:
-                spec["maxUnavailable"] = 1
-            if chance.random() < 0.2:
-                spec["unhealthyPodEvictionPolicy"] = chance.choice(["AlwaysAllow", "Other"])
-            return {"spec": spec}
-        case "RoleBinding":
-            subject = chance.choice(
-                [
-                    {"kind": "User", "name": "jo"},
-                    {"kind": "ServiceAccount", "name": "default"},
-                    {"kind": "ServiceAccount", "name": "default", "namespace": "default"},
-                    {"kind": "Group", "name": "all", "apiGroup": "rbac.authorization.k8s.io"},
-                    {"kind": "Other", "name": "x"},
-                ]
-            )
-            role = {
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": chance.choice(["Role", "ClusterRole", "Other"]),
-                "name": chance.choice(["view", "edit"]),
-            }
-            return {"subjects": [subject] * chance.randint(0, 2), "roleRef": role}
-        case "Lease":
-            spec = {"leaseDurationSeconds": chance.choice([15, 0])} if chance.random() < 0.5 else {}
-            if chance.random() < 0.6:
-                spec["holderIdentity"] = chance.choice(["me", "you", ""])
-            if chance.random() < 0.4:
-                spec["renewTime"] = chance.choice(["2024-01-01T00:00:00.000000Z", "2024-01-01T00:00:00Z"])
-            if chance.random() < 0.2:
-                spec["leaseTransitions"] = chance.choice([0, -1, 2])
-            return {"spec": spec}
-        case _:
-            return {"spec": a_widget_spec(chance)}
-
-
-def an_ingress_spec(chance: Random) -> Object:
-    backend = {"service": {"name": "web", "port": chance.choice([{"number": 80}, {"name": "http"}, {}])}}
-    spec: Object = {}
-    if chance.random() < 0.3:
-        spec["defaultBackend"] = backend
-    if chance.random() < 0.8:
-        path = {"path": chance.choice(["/", "/a", "bad", ""]), "backend": backend}
-        if chance.random() < 0.9:
-            path["pathType"] = chance.choice(["Prefix", "Exact", "ImplementationSpecific", "Other"])
-        rule: Object = {"http": {"paths": [path]}}
-        if chance.random() < 0.5:
-            rule["host"] = chance.choice(["web.example.com", "*.example.com", "Bad_Host", "10.0.0.1"])
-        spec["rules"] = [rule]
-    if chance.random() < 0.2:
-        spec["tls"] = [{"hosts": ["web.example.com"], "secretName": chance.choice(["tls", "Bad_"])}]
-    if chance.random() < 0.2:
-        spec["ingressClassName"] = chance.choice(["nginx", "Bad_"])
-    return spec
-
-
-def a_widget_spec(chance: Random) -> Object:
-    spec: Object = {"size": chance.choice([0, 1, 50, 100, 101, "3"])} if chance.random() < 0.95 else {}
-    if chance.random() < 0.4:
-        spec["mode"] = chance.choice(["fast", "slow", "other"])
-    if chance.random() < 0.3:
-        spec["port"] = chance.choice([80, "web", 1.5])
-    if chance.random() < 0.3:
-        spec["note"] = chance.choice(["hello", None, "x" * 30])
-    if chance.random() < 0.4:
-        spec["tags"] = chance.choice([["a"], ["a", "b"], ["b", "a"], ["a", "a"], []])
-    if chance.random() < 0.4:
-        spec["parts"] = [
-            {"name": n, **({"count": 2} if chance.random() < 0.4 else {})}
-            for n in chance.choice(["a", "ab", "ba", "aa"])
-        ]
-    if chance.random() < 0.2:
-        spec["free"] = {"x": {"y": [1, "2"]}}
-    if chance.random() < 0.2:
-        spec["labels"] = {"k": "v"}
-    if chance.random() < 0.15:
-        spec["unknown"] = 1
-    return spec
-
-
-def a_service_spec(chance: Random) -> Object:
-    ports: list[Object] = []
-    for name, number in chance.sample([("web", 80), ("api", 8080), ("db", 5432)], chance.randint(1, 2)):
-        port: Object = {"name": name, "port": number}
-        if chance.random() < 0.4:
-            port["targetPort"] = chance.choice([8080, "http"])
-        if chance.random() < 0.2:
-            port["protocol"] = chance.choice(["TCP", "UDP"])
-        ports.append(port)
-    spec: Object = {"ports": ports, "selector": {"app": "web"}}
-    if chance.random() < 0.2:
-        spec["clusterIP"] = "None"
-    if chance.random() < 0.15:
-        spec["type"] = chance.choice(["ClusterIP", "NodePort", "Other"])
-    return spec
-
-
-def a_deployment_spec(chance: Random) -> Object:
-    spec: Object = {"selector": {"matchLabels": {"app": "web"}}, "template": a_template(chance)}
-    if chance.random() < 0.6:
-        spec["replicas"] = chance.choice([0, 1, 3, -1])
-    if chance.random() < 0.2:
-        spec["strategy"] = chance.choice(
-            [
-                {"type": "Recreate"},
-                {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}},
-                {"type": "Recreate", "rollingUpdate": {"maxSurge": 1}},
-            ]
-        )
-    if chance.random() < 0.1:
-        spec["selector"] = {"matchLabels": {"app": "other"}}
-    return spec
-
-
-def a_template(chance: Random) -> Object:
-    containers = [
-        a_container(chance, name)
-        for name in chance.choice(
-            [["main"], ["main", "side"], ["main", "main"]] if chance.random() < 0.1 else [["main"], ["main", "side"]]
-        )
-    ]
-    spec: Object = {"containers": containers}
-    if chance.random() < 0.3:
-        spec["volumes"] = [
-            chance.choice(
-                [{"name": "data", "emptyDir": {}}, {"name": "data", "configMap": {"name": "a"}}, {"name": "data"}]
-            )
-        ]
-    if chance.random() < 0.15:
-        spec["serviceAccountName"] = "runner"
-    return {"metadata": {"labels": {"app": "web"}}, "spec": spec}
-
-
-def a_container(chance: Random, name: str) -> Object:
-    container: Object = {"name": name, "image": chance.choice(["web", "web:1", "web:latest"])}
-    if chance.random() < 0.4:
-        container["ports"] = [{"containerPort": p} for p in chance.sample([80, 8080, 0], chance.randint(1, 2))]
-    if chance.random() < 0.4:
-        container["env"] = [
-            {"name": n, "value": chance.choice(["1", "2"])} for n in chance.sample("ABC", chance.randint(1, 2))
-        ]
-    if chance.random() < 0.3:
-        container["resources"] = chance.choice(
-            [
-                {"limits": {"cpu": "1"}},
-                {"requests": {"cpu": "100m", "memory": "64Mi"}},
-                {"limits": {"cpu": "100m"}, "requests": {"cpu": "1"}},
-            ]
-        )
-    if chance.random() < 0.2:
-        container["readinessProbe"] = chance.choice(
-            [{"httpGet": {"port": 80}}, {"exec": {"command": ["true"]}}, {"tcpSocket": {"port": "web"}}, {}]
-        )
-    if chance.random() < 0.2:
-        container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
-    return container
-
-
-def thinned(chance: Random, obj: Object) -> Object:
-    """An apply often says only a part."""
-    made = copy.deepcopy(obj)
-    spec = made.get("spec")
-    if isinstance(spec, dict) and chance.random() < 0.3:
-        for key in list(spec):
-            if key not in ("size", "selector", "template") and chance.random() < 0.5:
-                del spec[key]
-    if chance.random() < 0.2:
-        made.pop("data", None)
+def config_map(chance: Chance) -> Object:
+    data = {
+        chance.choice(["a", "b", "c.txt"]): chance.choice(["1", "2", "", "ä\n"]) for _ in range(chance.randint(0, 3))
+    }
+    made: Object = {"data": data}
+    chance.maybe(made, 0.1, immutable=chance.choice([True, False]))
+    chance.maybe(made, 0.15, binaryData=chance.pick([{"bin": "AAEC"}, {}], [{"a": "eA=="}, {"x": "!"}, {"y": None}]))
+    if chance.wrong():
+        made["data"] = chance.choice([{"bad/key": "x"}, {"a": 1}, {"a": None}, [], None, {"..": "x"}])
     return made
 
 
-def a_patch(chance: Random, kind: Kind, content_type: str) -> Any:
-    if content_type == JSON_PATCH:
-        ops = [
-            {"op": "add", "path": "/metadata/labels", "value": {"app": "patched"}},
-            {"op": "replace", "path": "/metadata/labels/app", "value": "db"},
-            {"op": "remove", "path": "/metadata/annotations/note"},
-            {"op": "test", "path": "/metadata/name", "value": "a"},
-            {"op": "add", "path": "/data/z", "value": "9"},
-            {"op": "replace", "path": "/spec/replicas", "value": 2},
-            {"op": "add", "path": "/spec/tags/-", "value": "z"},
-            {"op": "move", "from": "/metadata/labels/app", "path": "/metadata/labels/moved"},
-            {"op": "copy", "from": "/metadata/name", "path": "/metadata/annotations/copied"},
-        ]
-        return chance.sample(ops, chance.randint(1, 2))
-    patch: Object = {}
-    if chance.random() < 0.5:
-        patch["metadata"] = {"labels": chance.choice([{"app": "web"}, {"app": None}, {"tier": "y"}])}
-    if chance.random() < 0.8:
-        match kind.kind:
-            case "ConfigMap":
-                patch["data"] = chance.choice([{"a": "3"}, {"a": None}, None])
-            case "Deployment" | "StatefulSet":
-                spec = chance.choice(
-                    [
-                        {"replicas": chance.randint(0, 3)},
-                        {"template": {"spec": {"containers": [{"name": "main", "image": "web:3"}]}}},
-                        {"template": {"spec": {"containers": [{"name": "side", "image": "x:1"}]}}},
-                        {"template": {"spec": {"containers": [{"name": "side", "$patch": "delete"}]}}}
-                        if content_type == STRATEGIC
-                        else {"paused": True},
-                        {"strategy": None},
-                    ]
-                )
-                patch["spec"] = spec
-            case "Service":
-                patch["spec"] = chance.choice(
-                    [
-                        {"ports": [{"port": 80, "targetPort": 9}]},
-                        {"selector": {"x": "y"}},
-                        {"sessionAffinity": "ClientIP"},
-                    ]
-                )
-            case "Widget":
-                patch["spec"] = chance.choice(
-                    [{"size": 7}, {"tags": ["q"]}, {"note": None}, {"mode": "fast"}, {"parts": [{"name": "p"}]}]
-                )
-            case "CronJob":
-                patch["spec"] = chance.choice([{"suspend": True}, {"schedule": "@hourly"}, {"schedule": None}])
-            case "Ingress":
-                patch["spec"] = chance.choice([{"ingressClassName": "other"}, {"rules": None}, {"tls": [{}]}])
-            case "HorizontalPodAutoscaler":
-                patch["spec"] = chance.choice([{"maxReplicas": 5}, {"minReplicas": None}, {"metrics": None}])
-            case "PodDisruptionBudget":
-                patch["spec"] = chance.choice([{"minAvailable": 2}, {"maxUnavailable": None}, {"selector": None}])
-            case "RoleBinding":
-                patch |= chance.choice([{"roleRef": {"name": "admin"}}, {"subjects": None}])
-            case "Lease":
-                patch["spec"] = chance.choice([{"holderIdentity": "they"}, {"leaseDurationSeconds": None}, None])
-            case "Secret":
-                patch["data"] = {"key": chance.choice(["eA==", None, "!"])}
-            case _:
-                patch["metadata"] = {"annotations": {"patched": "yes"}}
-    return patch
+def secret(chance: Chance) -> Object:
+    made: Object = {}
+    chance.maybe(made, 0.5, stringData={"key": chance.choice(["v", "w"])})
+    chance.maybe(
+        made, 0.5, data=chance.pick([{"key": "dg=="}, {"username": "dg=="}, {}], [{"key": "v"}, {"a/b": "dg=="}])
+    )
+    kinds = [
+        "kubernetes.io/basic-auth",
+        "kubernetes.io/tls",
+        "kubernetes.io/ssh-auth",
+        "kubernetes.io/dockerconfigjson",
+    ]
+    chance.maybe(made, 0.2, type=chance.pick(["Opaque", "mine", "kubernetes.io/basic-auth"], kinds))
+    chance.maybe(made, 0.1, immutable=True)
+    return made
+
+
+def service(chance: Chance) -> Object:
+    ports: list[Object] = []
+    for name, number in chance.sample([("web", 80), ("api", 8080), ("db", 5432)], chance.randint(1, 2)):
+        port: Object = {"name": name, "port": chance.pick([number], [0, 70000, 80])}
+        chance.maybe(port, 0.4, targetPort=chance.pick([8080, "http"], ["Bad_Port!", 0]))
+        chance.maybe(port, 0.2, protocol=chance.pick(["TCP", "UDP"], ["ICMP"]))
+        chance.maybe(port, 0.1, appProtocol=chance.pick(["http", "example.com/x"], ["bad protocol"]))
+        ports.append(port)
+    if chance.wrong(0.3):
+        ports = chance.choice([[], [{}], [{"port": 80}, {"port": 81}], ports + ports])
+    spec: Object = {"ports": ports, "selector": {"app": "web"}}
+    chance.maybe(spec, 0.2, clusterIP="None")
+    chance.maybe(spec, 0.2, type=chance.pick(["ClusterIP", "NodePort", "LoadBalancer"], ["Other", "ExternalName"]))
+    chance.maybe(spec, 0.1, sessionAffinity=chance.pick(["ClientIP", "None"], ["Other"]))
+    chance.maybe(spec, 0.1, internalTrafficPolicy=chance.pick(["Local", "Cluster"], ["Other"]))
+    chance.maybe(spec, 0.1, publishNotReadyAddresses=True)
+    chance.maybe(spec, 0.1, externalIPs=chance.pick([["192.0.2.1"]], [["127.0.0.1"], ["x"]]))
+    if chance.random() < 0.05:
+        spec = {"type": "ExternalName", "externalName": chance.pick(["example.com"], ["Bad_", ""])}
+    return {"spec": spec}
+
+
+def container(chance: Chance, name: str) -> Object:
+    made: Object = {
+        "name": name,
+        "image": chance.pick(["web", "web:1", "web:latest", "x/y@sha256:" + "0" * 64], ["", " web"]),
+    }
+    ports = [{"containerPort": port} for port in chance.sample([80, 8080], chance.randint(1, 2))]
+    chance.maybe(
+        made, 0.4, ports=ports if not chance.wrong() else [{"containerPort": 0}, {"containerPort": 80, "name": "B_"}]
+    )
+    env: list[Object] = [
+        {"name": n, "value": chance.choice(["1", "2"])} for n in chance.sample("ABC", chance.randint(1, 2))
+    ]
+    if chance.random() < 0.3:
+        env.append({"name": "D", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k", "optional": True}}})
+    if chance.wrong(0.5):
+        env.append(
+            chance.choice([{"name": ""}, {"name": "a=b"}, {"name": "E", "value": "1", "valueFrom": {}}, {"name": "A"}])
+        )
+    chance.maybe(made, 0.4, env=env)
+    good: list[Object] = [
+        {"limits": {"cpu": "1"}},
+        {"requests": {"cpu": "100m", "memory": "64Mi"}},
+        {"limits": {"cpu": "0.5", "memory": "1024Mi"}, "requests": {"cpu": 0.1}},
+        {},
+    ]
+    bad: list[Object] = [
+        {"limits": {"cpu": "100m"}, "requests": {"cpu": "1"}},
+        {"limits": {"cpu": "x"}},
+        {"limits": {"unheardof": "1"}},
+        {"requests": {"memory": "-1"}},
+        {"limits": {"hugepages-2Mi": "3Mi"}},
+    ]
+    chance.maybe(made, 0.3, resources=chance.pick(good, bad))
+    probes: list[Object] = [
+        {"httpGet": {"port": 80}},
+        {"exec": {"command": ["true"]}, "periodSeconds": 5},
+        {"tcpSocket": {"port": "web"}},
+        {"grpc": {"port": 9000}},
+    ]
+    wrong: list[Object] = [
+        {},
+        {"httpGet": {"port": 0}},
+        {"exec": {}},
+        {"httpGet": {"port": 80}, "failureThreshold": -1},
+    ]
+    for field in ("readinessProbe", "livenessProbe", "startupProbe"):
+        chance.maybe(made, 0.1, **{field: copy.deepcopy(chance.pick(probes, wrong))})
+    chance.maybe(made, 0.1, volumeMounts=[{"name": "data", "mountPath": chance.pick(["/data"], ["", "a:b"])}])
+    chance.maybe(made, 0.1, imagePullPolicy=chance.pick(["Always", "Never"], ["Other"]))
+    chance.maybe(
+        made, 0.1, securityContext=chance.pick([{"runAsNonRoot": True, "runAsUser": 5}, {}], [{"runAsUser": -1}])
+    )
+    chance.maybe(made, 0.1, command=["sh", "-c", "true"], args=[])
+    chance.maybe(
+        made, 0.05, lifecycle={"preStop": chance.pick([{"exec": {"command": ["x"]}}, {"sleep": {"seconds": 1}}], [{}])}
+    )
+    return made
+
+
+def pod_spec(chance: Chance) -> Object:
+    names = ["main", "main"] if chance.wrong(0.3) else chance.choice([["main"], ["main", "side"]])
+    spec: Object = {"containers": [container(chance, name) for name in names]}
+    volumes: list[Object] = [
+        {"name": "data", "emptyDir": {}},
+        {"name": "data", "configMap": {"name": "a", "defaultMode": 256}},
+        {"name": "data", "secret": {"secretName": "s", "items": [{"key": "k", "path": "p"}]}},
+        {"name": "data", "persistentVolumeClaim": {"claimName": "c"}},
+        {"name": "data"},
+        {"name": "data", "projected": {"sources": [{"configMap": {"name": "a"}}]}},
+    ]
+    bad: list[Object] = [
+        {"name": "data", "emptyDir": {}, "configMap": {"name": "a"}},
+        {"name": "Bad_", "emptyDir": {}},
+        {"name": "data", "secret": {}},
+        {"name": "data", "hostPath": {"path": "../x"}},
+    ]
+    chance.maybe(spec, 0.4, volumes=[copy.deepcopy(chance.pick(volumes, bad))])
+    chance.maybe(spec, 0.1, serviceAccountName=chance.pick(["default"], ["Bad_"]))
+    chance.maybe(spec, 0.1, initContainers=[container(chance, "init")])
+    chance.maybe(spec, 0.1, nodeSelector={"x": "y"})
+    good: list[Object] = [{"key": "x", "operator": "Exists"}, {"key": "x", "value": "y", "effect": "NoSchedule"}]
+    chance.maybe(
+        spec,
+        0.1,
+        tolerations=[copy.deepcopy(chance.pick(good, [{"operator": "Exists", "value": "x"}, {"effect": "X"}]))],
+    )
+    chance.maybe(spec, 0.1, terminationGracePeriodSeconds=chance.pick([0, 5], [-1]))
+    chance.maybe(spec, 0.1, securityContext=chance.pick([{"fsGroup": 5}, {}], [{"runAsUser": -1}]))
+    chance.maybe(spec, 0.05, dnsPolicy=chance.pick(["ClusterFirst", "Default"], ["Other", "None"]))
+    term = {"topologyKey": "zone", "labelSelector": SELECTOR}
+    anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    weighed = {
+        "podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 0, "podAffinityTerm": term}]}
+    }
+    chance.maybe(spec, 0.05, affinity=copy.deepcopy(chance.pick([anti, {}], [weighed])))
+    return spec
+
+
+def template(chance: Chance, *policies: str) -> Object:
+    made: Object = {"metadata": {"labels": {"app": "web"}}, "spec": pod_spec(chance)}
+    if policies:
+        made["spec"]["restartPolicy"] = chance.pick(policies, ["Always", "Other"])
+    if chance.wrong(0.3):
+        made["metadata"] = chance.choice([{}, {"labels": {"app": "db"}}, {"labels": {"app": "web", "bad!": "x"}}, None])
+    return made
+
+
+def pod(chance: Chance) -> Object:
+    spec = pod_spec(chance)
+    chance.maybe(spec, 0.2, restartPolicy=chance.pick(["Always", "Never", "OnFailure"], ["Other"]))
+    return {"spec": spec}
+
+
+def workload(chance: Chance) -> Object:
+    spec: Object = {"selector": copy.deepcopy(SELECTOR), "template": template(chance)}
+    chance.maybe(spec, 0.6, replicas=chance.pick([0, 1, 3], [-1]))
+    chance.maybe(spec, 0.1, minReadySeconds=chance.pick([0, 5], [-1]))
+    if chance.wrong(0.5):
+        expression = {"key": "app", "operator": "In", "values": []}
+        wrong = [{"matchLabels": {"app": "other"}}, {}, None, {"matchExpressions": [expression]}]
+        spec["selector"] = chance.choice(wrong)
+    return spec
+
+
+def deployment(chance: Chance) -> Object:
+    spec = workload(chance)
+    good = [{"type": "Recreate"}, {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "50%"}}, {}]
+    bad = [
+        {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}},
+        {"type": "Recreate", "rollingUpdate": {"maxSurge": 1}},
+        {"type": "Other"},
+        {"rollingUpdate": {"maxUnavailable": "120%"}},
+        {"rollingUpdate": {"maxSurge": "x"}},
+    ]
+    chance.maybe(spec, 0.2, strategy=copy.deepcopy(chance.pick(good, bad)))
+    chance.maybe(spec, 0.1, revisionHistoryLimit=chance.pick([0, 3], [-1]))
+    chance.maybe(spec, 0.1, progressDeadlineSeconds=chance.pick([600], [0, -1]))
+    chance.maybe(spec, 0.1, paused=True)
+    return {"spec": spec}
+
+
+def stateful_set(chance: Chance) -> Object:
+    spec = workload(chance)
+    spec["serviceName"] = chance.pick(["web", ""], ["Bad_"])
+    chance.maybe(spec, 0.3, podManagementPolicy=chance.pick(["Parallel", "OrderedReady"], ["Other"]))
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": chance.pick(["1Gi"], ["0", "x"])}}}
+    chance.maybe(
+        spec, 0.3, volumeClaimTemplates=[{"metadata": {"name": chance.pick(["data"], ["Bad_"])}, "spec": claim}]
+    )
+    good = [{"type": "OnDelete"}, {}, {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}]
+    bad = [{"type": "Other"}, {"type": "OnDelete", "rollingUpdate": {}}, {"rollingUpdate": {"partition": -1}}]
+    chance.maybe(spec, 0.2, updateStrategy=copy.deepcopy(chance.pick(good, bad)))
+    kept = {"whenDeleted": chance.pick(["Delete", "Retain"], ["Other"])}
+    chance.maybe(spec, 0.1, persistentVolumeClaimRetentionPolicy=kept)
+    chance.maybe(spec, 0.1, ordinals={"start": chance.pick([0, 2], [-1])})
+    return {"spec": spec}
+
+
+def daemon_set(chance: Chance) -> Object:
+    spec = workload(chance)
+    spec.pop("replicas", None)
+    good = [{"type": "OnDelete"}, {}, {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}]
+    bad = [
+        {"type": "Other"},
+        {"rollingUpdate": {"maxUnavailable": 0}},
+        {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}},
+    ]
+    chance.maybe(spec, 0.2, updateStrategy=copy.deepcopy(chance.pick(good, bad)))
+    return {"spec": spec}
+
+
+def job_spec(chance: Chance) -> Object:
+    spec: Object = {"template": template(chance, "Never", "OnFailure")}
+    for name in ("completions", "parallelism", "backoffLimit", "ttlSecondsAfterFinished", "activeDeadlineSeconds"):
+        chance.maybe(spec, 0.3, **{name: chance.pick([0, 1, 2], [-1])})
+    chance.maybe(spec, 0.1, suspend=True)
+    chance.maybe(spec, 0.1, completionMode=chance.pick(["Indexed", "NonIndexed"], ["Other"]))
+    chance.maybe(spec, 0.1, podReplacementPolicy=chance.pick(["Failed", "TerminatingOrFailed"], ["Other"]))
+    if chance.wrong(0.3):
+        spec["selector"] = copy.deepcopy(SELECTOR)
+    return spec
+
+
+def job(chance: Chance) -> Object:
+    return {"spec": job_spec(chance)}
+
+
+def cron_job(chance: Chance) -> Object:
+    schedule = chance.pick(["*/5 * * * *", "@daily", "0 0 * * 1-5"], ["nonsense", "", "61 * * * *", "TZ=UTC * * * * *"])
+    spec: Object = {"schedule": schedule, "jobTemplate": {"spec": job_spec(chance)}}
+    chance.maybe(spec, 0.3, concurrencyPolicy=chance.pick(["Allow", "Forbid", "Replace"], ["Other"]))
+    chance.maybe(spec, 0.3, suspend=chance.random() < 0.5)
+    chance.maybe(spec, 0.2, startingDeadlineSeconds=chance.pick([10], [-1]))
+    chance.maybe(spec, 0.2, timeZone=chance.pick(["Europe/Zurich", "Etc/UTC"], ["Nowhere/Land", "", "Local"]))
+    chance.maybe(spec, 0.1, failedJobsHistoryLimit=chance.pick([0, 2], [-1]))
+    return {"spec": spec}
+
+
+def service_account(chance: Chance) -> Object:
+    made: Object = {}
+    chance.maybe(made, 0.5, automountServiceAccountToken=chance.random() < 0.5)
+    chance.maybe(made, 0.3, imagePullSecrets=[{"name": "a"}, {"name": chance.choice(["b", "a"])}])
+    chance.maybe(made, 0.2, secrets=[{"name": chance.choice(["b", "a"])}])
+    return made
+
+
+def role(chance: Chance) -> Object:
+    rule = {"apiGroups": [""], "resources": [chance.choice(["pods", "secrets"])], "verbs": ["get"]}
+    wrong = [
+        {"verbs": []},
+        {"verbs": ["get"]},
+        {"nonResourceURLs": ["/x"], "verbs": ["get"]},
+        {"verbs": ["get"], "resources": ["pods"]},
+    ]
+    rules = [copy.deepcopy(chance.pick([rule], wrong)) for _ in range(chance.randint(0, 2))]
+    return {"rules": rules} if chance.random() < 0.9 else {}
+
+
+def role_binding(chance: Chance) -> Object:
+    good: list[Object] = [
+        {"kind": "User", "name": "jo"},
+        {"kind": "ServiceAccount", "name": "default", "namespace": "default"},
+        {"kind": "Group", "name": "all", "apiGroup": "rbac.authorization.k8s.io"},
+    ]
+    bad: list[Object] = [
+        {"kind": "Other", "name": "x"},
+        {"kind": "ServiceAccount", "name": "default"},
+        {"kind": "ServiceAccount", "name": "Bad_", "namespace": "default"},
+        {"kind": "User", "name": ""},
+        {"kind": "User", "name": "x", "apiGroup": "y"},
+    ]
+    reference = {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": chance.pick(["Role", "ClusterRole"], ["Other"]),
+        "name": "view",
+    }
+    chance.maybe(reference, 0.1, name=chance.pick(["edit"], ["", "a/b"]))
+    chance.maybe(reference, 0.1, apiGroup=chance.pick([""], ["x"]))
+    return {
+        "subjects": [copy.deepcopy(chance.pick(good, bad)) for _ in range(chance.randint(0, 2))],
+        "roleRef": reference,
+    }
+
+
+def network_policy(chance: Chance) -> Object:
+    spec: Object = {"podSelector": copy.deepcopy(SELECTOR) if chance.random() < 0.5 else {}}
+    good = [
+        {"podSelector": {}},
+        {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["10.1.0.0/16"]}},
+        {"namespaceSelector": SELECTOR},
+    ]
+    bad = [
+        {},
+        {"ipBlock": {"cidr": "10.0.0.0"}},
+        {"ipBlock": {"cidr": "10.0.0.0/8", "except": ["11.0.0.0/16"]}},
+        {"podSelector": {}, "ipBlock": {"cidr": "10.0.0.0/8"}},
+    ]
+    port = chance.pick(
+        [{"port": 80}, {"port": "web"}, {"port": 80, "endPort": 90}, {}],
+        [{"port": 70000}, {"endPort": 9}, {"port": 80, "endPort": 1}],
+    )
+    chance.maybe(spec, 0.6, ingress=[{"from": [copy.deepcopy(chance.pick(good, bad))], "ports": [port]}])
+    chance.maybe(spec, 0.2, egress=[{"to": [copy.deepcopy(chance.pick(good, bad))]}])
+    chance.maybe(
+        spec,
+        0.3,
+        policyTypes=chance.pick([["Ingress"], ["Egress"], ["Ingress", "Egress"]], [["Other"], ["Ingress"] * 3]),
+    )
+    return {"spec": spec}
+
+
+def claim(chance: Chance) -> Object:
+    spec: Object = {
+        "accessModes": chance.pick(
+            [["ReadWriteOnce"], ["ReadWriteMany"]], [[], ["Other"], ["ReadWriteOncePod", "ReadWriteOnce"]]
+        )
+    }
+    spec["resources"] = {"requests": {"storage": chance.pick(["1Gi", "1024Mi", "1.5Gi"], ["0", "-1", "1m", "x"])}}
+    chance.maybe(spec, 0.2, storageClassName=chance.pick(["", "fast"], ["Bad_"]))
+    chance.maybe(spec, 0.2, volumeMode=chance.pick(["Block", "Filesystem"], ["Other"]))
+    chance.maybe(spec, 0.1, selector=copy.deepcopy(SELECTOR))
+    chance.maybe(spec, 0.1, volumeName="v")
+    return {"spec": spec}
+
+
+def ingress(chance: Chance) -> Object:
+    port = chance.pick(
+        [{"number": 80}, {"name": "http"}], [{}, {"number": 80, "name": "http"}, {"number": 0}, {"name": "B_"}]
+    )
+    backend: Object = {"service": {"name": chance.pick(["web"], ["", "Bad_"]), "port": port}}
+    if chance.random() < 0.1:
+        backend = {"resource": {"apiGroup": "x.y", "kind": "Z", "name": "z"}}
+    spec: Object = {}
+    chance.maybe(spec, 0.3, defaultBackend=backend)
+    if chance.random() < 0.8 or chance.wrong():
+        path: Object = {
+            "path": chance.pick(["/", "/a"], ["bad", "", "/a//b", "/../x"]),
+            "backend": copy.deepcopy(backend),
+        }
+        if not chance.wrong(0.3):
+            path["pathType"] = chance.pick(["Prefix", "Exact", "ImplementationSpecific"], ["Other"])
+        rule: Object = {"http": {"paths": [path]}}
+        chance.maybe(rule, 0.5, host=chance.pick(["web.example.com", "*.example.com"], ["Bad_Host", "10.0.0.1", "*"]))
+        spec["rules"] = [rule]
+    chance.maybe(
+        spec,
+        0.2,
+        tls=[{"hosts": [chance.pick(["web.example.com"], ["B_"])], "secretName": chance.pick(["tls"], ["Bad_"])}],
+    )
+    chance.maybe(spec, 0.2, ingressClassName=chance.pick(["nginx"], ["Bad_", ""]))
+    return {"spec": spec}
+
+
+def autoscaler(chance: Chance) -> Object:
+    target = {"apiVersion": "apps/v1", "kind": chance.pick(["Deployment"], [""]), "name": chance.pick(["a"], [""])}
+    spec: Object = {"scaleTargetRef": target, "maxReplicas": chance.pick([2, 3], [0, -1])}
+    chance.maybe(spec, 0.5, minReplicas=chance.pick([1, 2], [0, 9, -1]))
+    good = [{"type": "Utilization", "averageUtilization": 50}, {"type": "AverageValue", "averageValue": "100m"}]
+    bad = [{"type": "Utilization"}, {"type": "Other", "value": "1"}, {"type": "Value", "value": "-1"}]
+    metric: Object = {"type": "Resource", "resource": {"name": "cpu", "target": copy.deepcopy(chance.pick(good, bad))}}
+    if chance.random() < 0.3:
+        wanted = chance.pick([{"type": "AverageValue", "averageValue": "1"}], [{"type": "Value", "value": "1"}])
+        metric = {"type": "Pods", "pods": {"metric": {"name": chance.pick(["m"], ["", "a/b"])}, "target": wanted}}
+    if chance.wrong(0.3):
+        metric = chance.choice(
+            [{"type": "Other"}, {"type": "Resource"}, {**metric, "external": {"metric": {"name": "x"}, "target": {}}}]
+        )
+    chance.maybe(spec, 0.5, metrics=[metric])
+    down = chance.pick(
+        [{"stabilizationWindowSeconds": 10}, {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 5}]}],
+        [
+            {"stabilizationWindowSeconds": -1},
+            {"stabilizationWindowSeconds": 4000},
+            {"policies": [{"type": "X", "value": 0}]},
+            {"selectPolicy": "X"},
+        ],
+    )
+    chance.maybe(spec, 0.2, behavior={"scaleDown": copy.deepcopy(down)})
+    return {"spec": spec}
+
+
+def budget(chance: Chance) -> Object:
+    spec: Object = {"selector": copy.deepcopy(chance.choice([SELECTOR, {}]))}
+    chance.maybe(spec, 0.6, minAvailable=chance.pick([1, "50%"], ["x%", -1, "x", "200%"]))
+    if "minAvailable" not in spec or chance.wrong():
+        spec["maxUnavailable"] = chance.pick([1, "20%"], ["120%", -1])
+    chance.maybe(spec, 0.2, unhealthyPodEvictionPolicy=chance.pick(["AlwaysAllow"], ["Other"]))
+    return {"spec": spec}
+
+
+def lease(chance: Chance) -> Object:
+    spec: Object = {}
+    chance.maybe(spec, 0.5, leaseDurationSeconds=chance.pick([15], [0, -1]))
+    chance.maybe(spec, 0.6, holderIdentity=chance.pick(["me", "you"], [""]))
+    chance.maybe(spec, 0.4, renewTime=chance.pick(["2024-01-01T00:00:00.000000Z"], ["2024-01-01T00:00:00Z", "x", ""]))
+    chance.maybe(spec, 0.2, leaseTransitions=chance.pick([0, 2], [-1]))
+    chance.maybe(spec, 0.1, strategy=chance.choice(["OldestEmulationVersion", "x"]))
+    return {"spec": spec}
+
+
+def endpoint_slice(chance: Chance) -> Object:
+    made: Object = {"addressType": chance.pick(["IPv4"], ["IPv6", "Other", ""])}
+    address = chance.pick(["10.1.2.3", "192.0.2.7"], ["x", "169.254.0.1", "224.0.0.1"])
+    endpoint: Object = {"addresses": chance.pick([[address]], [[], [address] * 2])}
+    chance.maybe(endpoint, 0.5, conditions={"ready": chance.random() < 0.5})
+    chance.maybe(endpoint, 0.2, hostname=chance.pick(["h"], ["B_"]))
+    made["endpoints"] = [endpoint] * chance.randint(0, 1)
+    chance.maybe(
+        made, 0.5, ports=[{"name": chance.pick(["", "web"], ["B_"]), "port": chance.pick([80], [0]), "protocol": "TCP"}]
+    )
+    return made
+
+
+CONTENTS: dict[str, Callable[[Chance], Object]] = {
+    "ConfigMap": config_map,
+    "Secret": secret,
+    "Service": service,
+    "Deployment": deployment,
+    "ReplicaSet": lambda chance: {"spec": workload(chance)},
+    "StatefulSet": stateful_set,
+    "DaemonSet": daemon_set,
+    "Job": job,
+    "CronJob": cron_job,
+    "Pod": pod,
+    "ServiceAccount": service_account,
+    "Role": role,
+    "RoleBinding": role_binding,
+    "NetworkPolicy": network_policy,
+    "PersistentVolumeClaim": claim,
+    "Ingress": ingress,
+    "HorizontalPodAutoscaler": autoscaler,
+    "PodDisruptionBudget": budget,
+    "Lease": lease,
+    "EndpointSlice": endpoint_slice,
+    **definitions.CONTENTS,
+}

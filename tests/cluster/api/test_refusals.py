@@ -6,7 +6,7 @@ import pytest
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Kind, Object
-from tests.cluster.api.calls import MERGE, call
+from tests.cluster.api.calls import APPLY, JSON_PATCH, MERGE, STRATEGIC, call
 from tests.cluster.conftest import Api
 
 BAD_LABEL: Object = {"name": "a", "labels": {"bad key!": "x"}}
@@ -60,3 +60,147 @@ async def test_a_claim_may_not_ask_for_less_than_it_has(api: Api) -> None:
         "spec.resources.requests.storage",
     ]
     assert answer.causes[-1][1] == "Forbidden: field can not be less than status.capacity"
+
+
+BAD_BODIES: list[tuple[str, str, Kind, object, int, str]] = [
+    (
+        "a list is no object",
+        "POST",
+        builtin.ConfigMap,
+        [],
+        400,
+        "the object provided is unrecognized (must be of type ConfigMap): couldn't get version/kind; json parse error: json: "
+        "cannot unmarshal array into Go value of type struct { APIVersion string "
+        '"json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" } (5b5d)',
+    ),
+    (
+        "options of a wrong type",
+        "DELETE",
+        builtin.ConfigMap,
+        {"preconditions": 1},
+        400,
+        "json: cannot unmarshal number into Go struct field DeleteOptions.preconditions of type v1.Preconditions",
+    ),
+    (
+        "options of another kind",
+        "DELETE",
+        builtin.ConfigMap,
+        {"kind": "Other", "apiVersion": "v1"},
+        400,
+        'no kind "Other" is registered for version "v1" in scheme "pkg/runtime/scheme.go:111"',
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("method", "kind", "body", "code", "message"), [case[1:] for case in BAD_BODIES], ids=[c[0] for c in BAD_BODIES]
+)
+async def test_bodies_that_cannot_be_read(
+    api: Api, method: str, kind: Kind, body: object, code: int, message: str
+) -> None:
+    path = kind.path(await api.namespace(), "" if method == "POST" else "a")
+    answer = await call(api, method, path, body)
+    assert (answer.status, answer.message) == (code, message)
+
+
+@pytest.mark.parametrize("type", [MERGE, JSON_PATCH, STRATEGIC])
+async def test_what_is_missing_is_told_before_what_is_wrong_with_a_patch(api: Api, type: str) -> None:
+    path = builtin.ConfigMap.path(await api.namespace(), "none")
+    answer = await call(api, "PATCH", path, "no patch", type=type)
+    assert (answer.status, answer.message) == (404, 'configmaps "none" not found')
+
+
+async def test_a_patch_without_the_merge_key_is_the_servers_failure(api: Api) -> None:
+    namespace = await api.namespace()
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}
+    await call(api, "POST", builtin.Deployment.path(namespace), {"metadata": {"name": "a"}, "spec": spec})
+    patch = {"spec": {"template": {"spec": {"containers": [{"image": "nameless"}]}}}}
+    answer = await call(api, "PATCH", builtin.Deployment.path(namespace, "a"), patch, type=STRATEGIC)
+    assert answer.status == 500
+    assert answer.message == "map: map[image:nameless] does not contain declared merge key: name"
+
+
+async def test_a_version_at_creation(api: Api) -> None:
+    path = builtin.ConfigMap.path(await api.namespace())
+    unreadable = await call(api, "POST", path, {"metadata": {"name": "a", "resourceVersion": "x"}})
+    assert unreadable.status == 201
+    given = await call(api, "POST", path, {"metadata": {"name": "b", "resourceVersion": "5"}})
+    assert (given.status, given.message) == (500, "resourceVersion should not be set on objects to be created")
+    worse = await call(api, "POST", path, {"metadata": {"name": "B_", "resourceVersion": "5"}})
+    assert worse.status == 422
+
+
+async def test_unknown_fields_are_not_told_of_what_cannot_be_read(api: Api) -> None:
+    body = {"metadata": {"name": "a"}, "spec": {"ports": [{"port": "x"}]}, "surprise": 1}
+    answer = await call(api, "POST", builtin.Service.path(await api.namespace()), body)
+    assert answer.status == 400
+    assert "Warning" not in answer.headers
+
+
+async def test_an_apply_may_not_even_say_that_nobody_manages_a_field(api: Api) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "managedFields": []}}
+    path = builtin.ConfigMap.path(await api.namespace(), "a")
+    answer = await call(api, "PATCH", path, body, type=APPLY, fieldManager="x")
+    assert (answer.status, answer.message) == (400, "metadata.managedFields must be nil")
+
+
+CONTAINER: Object = {"name": "c", "image": "x:1"}
+TEMPLATE: Object = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [CONTAINER]}}
+WARNED: list[tuple[str, Kind, Object, str]] = [
+    (
+        "external addresses",
+        builtin.Service,
+        {"spec": {"ports": [{"port": 80}], "externalIPs": ["192.0.2.1"]}},
+        "spec.externalIPs is deprecated and may no longer be implemented in some clusters",
+    ),
+    (
+        "a fraction of a byte",
+        builtin.PersistentVolumeClaim,
+        {"spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1500m"}}}},
+        'spec.resources.requests[storage]: fractional byte value \\"1500m\\" is invalid, must be an integer',
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "body", "text"), [case[1:] for case in WARNED], ids=[case[0] for case in WARNED])
+async def test_warnings_at_creation(api: Api, kind: Kind, body: Object, text: str) -> None:
+    answer = await call(api, "POST", kind.path(await api.namespace()), {"metadata": {"name": "a"}, **body})
+    assert answer.status == 201
+    assert answer.headers["Warning"] == f'299 - "{text}"'
+
+
+STATUSES: list[tuple[Kind, Object, Object, list[str]]] = [
+    (
+        builtin.HorizontalPodAutoscaler,
+        {"spec": {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "X", "name": "x"}, "maxReplicas": 1}},
+        {"currentReplicas": -1},
+        ["status.currentReplicas"],
+    ),
+    (
+        builtin.DaemonSet,
+        {"spec": {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}},
+        {"numberReady": -1},
+        ["status.numberReady"],
+    ),
+    (
+        builtin.Ingress,
+        {"spec": {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}}},
+        {"loadBalancer": {"ingress": [{"hostname": "B_"}]}},
+        ["status.loadBalancer.ingress[0].hostname"],
+    ),
+    (
+        builtin.Job,
+        {"spec": {"template": {"spec": {"containers": [CONTAINER], "restartPolicy": "Never"}}}},
+        {"active": -1},
+        ["status.active"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "body", "status", "fields"), STATUSES, ids=[case[0].kind for case in STATUSES])
+async def test_statuses_that_cannot_be(api: Api, kind: Kind, body: Object, status: Object, fields: list[str]) -> None:
+    namespace = await api.namespace()
+    made = await call(api, "POST", kind.path(namespace), {"metadata": {"name": "a"}, **body})
+    assert made.status == 201, made.body
+    answer = await call(api, "PATCH", kind.path(namespace, "a", "status"), {"status": status}, type=MERGE)
+    assert [field for field, _ in answer.causes] == fields

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from modelyard.kube.fieldsets.sets import element_text
 from modelyard.kube.fieldsets.typed import TypedError, element_of
+from modelyard.kube.gotext import go_text
 from modelyard.kube.schema import DEDUCED, Schema
 
 _PLAIN = (str, int, float, bool)
@@ -93,7 +94,7 @@ def _fits(value: Any, scalar: str) -> bool:
 
 
 def _wrong(value: Any, schema: Schema) -> str:
-    shown = f"&{{{_go_text(value)}}}"
+    shown = f"&{{{go_text(value)}}}"
     match schema.type:
         case "object":
             return f"expected map, got {shown}"
@@ -107,14 +108,6 @@ def _wrong(value: Any, schema: Schema) -> str:
             return f"expected boolean, got {shown}"
         case _:
             return f"expected any scalar, got {shown}"
-
-
-def _go_text(value: Any) -> str:
-    if isinstance(value, dict):
-        return "map[" + " ".join(f"{key}:{_go_text(value[key])}" for key in sorted(value)) + "]"
-    if isinstance(value, list):
-        return "[" + " ".join(map(_go_text, value)) + "]"
-    return "<nil>" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _go_type(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from modelyard.kube.gotext import go_text
 from modelyard.kube.patches.errors import PatchError
 from modelyard.kube.schema import DEDUCED, Schema
 
@@ -58,7 +59,7 @@ def _by_directive(patch: dict[str, Any]) -> dict[str, Any]:
         case "delete":
             return {}
         case other:
-            raise PatchError(f"unknown patch type: {other} in map: {_shown(patch)}")
+            raise PatchError(f"unknown patch type: {other} in map: {go_text(patch)}")
 
 
 def _retain_keys(out: dict[str, Any], patch: dict[str, Any]) -> None:
@@ -123,7 +124,7 @@ def _check_order(change: list[Any], order: list[Any], merge_key: str) -> None:
         place += 1
     if at < len(items):
         raise PatchError(
-            f"The order in patch list:\n{_shown(change)}\n doesn't match {_ORDER} list:\n{_shown(order)}\n"
+            f"The order in patch list:\n{go_text(change)}\n doesn't match {_ORDER} list:\n{go_text(order)}\n"
         )
 
 
@@ -171,7 +172,7 @@ def _special_items(original: list[Any], patch: list[Any], merge_key: str) -> tup
             case "merge":
                 raise PatchError("merging lists cannot yet be specified in the patch")
             case _:
-                raise PatchError(f"unknown patch type: {directive} in map: {_shown(item)}")
+                raise PatchError(f"unknown patch type: {directive} in map: {go_text(item)}")
     return (plain, []) if replace else (original, plain)
 
 
@@ -213,7 +214,7 @@ def _identity(item: Any, merge_key: str) -> Any:
     if not merge_key or not isinstance(item, dict):
         return item
     if merge_key not in item:
-        raise PatchError(f"map: {_shown(item)} does not contain declared merge key: {merge_key}")
+        raise PatchError(f"map: {go_text(item)} does not contain declared merge key: {merge_key}")
     return item[merge_key]
 
 
@@ -226,7 +227,7 @@ def _are_maps(*lists: list[Any]) -> bool:
     if list in kinds:
         raise PatchError("lists of lists are not supported")
     if len(kinds) > 1:
-        raise PatchError(f"list element types are not identical: {_shown(list(lists))}")
+        raise PatchError(f"list element types are not identical: {go_text(list(lists))}")
     return kinds == {dict}
 
 
@@ -256,10 +257,6 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_nulls(each) for each in value]
     return value
-
-
-def _shown(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _go_type(value: Any) -> str:

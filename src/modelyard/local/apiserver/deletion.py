@@ -57,10 +57,8 @@ class Deletions:
         self._clock = clock
 
     async def delete(self, deletion: Deletion) -> Deleted:
-        resource, options = deletion.resource, deletion.options
-        kept = resource.storage == "jobs.batch" and options.propagation is None and options.orphan is None
-        if kept and _PODS_STAY not in deletion.warnings:
-            deletion.warnings.append(_PODS_STAY)
+        resource = deletion.resource
+        _warn_of_kept_pods(deletion)
         while True:
             current = self._store.latest(resource.storage, deletion.namespace, deletion.name)
             if current is None:
@@ -109,6 +107,9 @@ class Deletions:
         else:
             if not options.dry_run:
                 await self._store.remove(current)
+            if resource.graceful:
+                self._mark(resource, obj, 0)
+                raw = encode(obj)
             return self._answer(resource, raw, live, gone=True)
         if obj == live:
             return Deleted(raw, gone=False, is_status=False)
@@ -176,6 +177,7 @@ class Deletions:
 
     async def delete_all(self, deletion: Deletion, items: list[Stored]) -> None:
         """Deletes what a collection request selected; what is gone meanwhile is fine."""
+        _warn_of_kept_pods(deletion)
         for stored in items:
             options = DeleteOptions(
                 deletion.options.dry_run, deletion.options.grace, deletion.options.propagation, deletion.options.orphan,
@@ -190,6 +192,13 @@ class Deletions:
 
 
 _UNCHANGED = object()
+
+
+def _warn_of_kept_pods(deletion: Deletion) -> None:
+    options = deletion.options
+    kept = deletion.resource.storage == "jobs.batch" and options.propagation is None and options.orphan is None
+    if kept and _PODS_STAY not in deletion.warnings:
+        deletion.warnings.append(_PODS_STAY)
 
 
 def _check_preconditions(kind: Kind, metadata: Object, options: DeleteOptions) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from modelyard.kube.kinds import Kind, Object
-from modelyard.kube.schema import Schema, builtin_schema, definition
+from modelyard.kube.schema import DEDUCED, Schema, builtin_schema, definition
 from modelyard.local.apiserver import problems
 from modelyard.local.apiserver.builtin.shapes import Reader, ShapeError, reader_for
 from modelyard.local.apiserver.crds.strategy import CustomStrategy
@@ -52,18 +52,21 @@ class FieldChecks:
         texts = [_duplicate(path) for path in duplicates]
         metadata = obj.get("metadata")
         if isinstance(metadata, dict):
-            self._check_metadata_types(kind, metadata)
+            read = self._read(kind, metadata)
             _walk(self._metadata, metadata, "metadata", frozenset(), texts)
+            obj["metadata"] = read
         if obj.get("kind", kind.kind) != kind.kind:
             # What is of another kind has no schema; validation refuses it.
             return texts
         return texts + [_unknown(path) for path in strategy.settle(obj)]
 
-    def _check_metadata_types(self, kind: Kind, metadata: Object) -> None:
+    def _read(self, kind: Kind, metadata: Object) -> Object:
+        """The metadata of a custom resource is read as that of any other object: a label that is null is empty."""
         if self._read_metadata is None:
-            return
+            return metadata
         try:
-            self._read_metadata(metadata)
+            read: Object = self._read_metadata(metadata)
+            return read
         except ShapeError as error:
             raise problems.bad_request(f"{_undecodable(kind)}: {error.message}") from None
 
@@ -98,6 +101,9 @@ def _walk(schema: Schema, value: Any, path: str, duplicates: Collection[str], ou
                     continue
                 known = values
             container = type(child) is dict or type(child) is list
+            if container and not known.fields and known.values is DEDUCED and not duplicates:
+                # Everything is allowed below, as in the field sets of managedFields.
+                continue
             if container or duplicates:
                 below = f"{path}.{name}" if path else name
                 if container:

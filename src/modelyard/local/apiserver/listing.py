@@ -154,6 +154,9 @@ class Lists:
         store, storage = self._store, resource.storage
         token, limit, given = options.continue_token, max(options.limit, 0), options.resource_version
         start = ""
+        if given == "0" and not token:
+            # Any state will do, and that is answered whole.
+            limit = 0
         if token:
             if given and given != "0":
                 raise problems.bad_request("specifying resource version is not allowed when using continue")

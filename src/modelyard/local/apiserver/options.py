@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.selectors import FieldSelector, LabelSelector, SelectorError, parse_fields, parse_labels
 from modelyard.local.apiserver import bodies, problems
+from modelyard.local.apiserver.builtin.shapes import ShapeError, reader_for
 from modelyard.local.apiserver.hooks import FieldValidation
 from modelyard.local.apiserver.problems import Cause, field_forbidden, invalid_value, not_supported
 from modelyard.local.apiserver.requests import Request
@@ -136,26 +137,27 @@ def delete_options(request: Request) -> DeleteOptions:
     )
 
 
-_DELETE_TYPES: dict[str, type | tuple[type, ...]] = {
-    "gracePeriodSeconds": int, "propagationPolicy": str, "orphanDependents": bool, "preconditions": dict, "dryRun": list,
-}  # fmt: skip
-
-
 def _delete_body(request: Request) -> Object:
     try:
         value, _ = bodies.decode_body(request.body, request.headers.get("content-type", ""))
     except bodies.Unreadable as error:
         raise problems.bad_request(f"couldn't get version/kind; {error}") from None
-    if not isinstance(value, dict):
-        raise problems.bad_request("decoded object cannot be converted to DeleteOptions")
+    if why := bodies.untyped(value):
+        raise problems.bad_request(f"couldn't get version/kind; json parse error: {why}")
+    value = value or {}
     if value.get("kind") not in (None, "", "DeleteOptions"):
-        message = f'no kind "{value["kind"]}" is registered for the internal version of group "meta.k8s.io"'
-        raise problems.bad_request(message)
-    for name, wanted in _DELETE_TYPES.items():
-        given = value.get(name)
-        if given is not None and (not isinstance(given, wanted) or (wanted is int and isinstance(given, bool))):
-            raise problems.bad_request(f"DeleteOptions.{name}: a value of the wrong type was given")
-    return value
+        raise problems.bad_request(
+            f'no kind "{value["kind"]}" is registered for version "{value.get("apiVersion") or "v1"}" '
+            'in scheme "pkg/runtime/scheme.go:111"'
+        )
+    read = reader_for("meta/v1.DeleteOptions")
+    if read is None:
+        return dict(value)
+    try:
+        options: Object = read(value)
+    except ShapeError as error:
+        raise problems.bad_request(error.message) from None
+    return options
 
 
 def _delete_query(request: Request) -> Object:
@@ -195,8 +197,7 @@ def list_options(request: Request, *, watch: bool) -> ListOptions:
     try:
         labels = parse_labels(request.param("labelSelector"))
     except SelectorError as error:
-        raise problems.bad_request(f"unable to parse requirement: {error}".replace(
-            "unable to parse requirement: unable", "unable")) from None  # fmt: skip
+        raise problems.bad_request(str(error)) from None
     try:
         fields = parse_fields(request.param("fieldSelector"))
     except SelectorError as error:

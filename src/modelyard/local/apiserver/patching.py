@@ -21,6 +21,7 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 _MOST_OPERATIONS = 10_000
+_CONTRADICTIONS = ("lists of lists are not supported", "patch content doesn't match retainKeys list")
 _NO_KIND = Kind("", "", "", "")
 
 
@@ -30,16 +31,22 @@ def accepted_types(resource: ServedResource) -> tuple[str, ...]:
     return (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY)
 
 
-def read_patch(body: bytes, patch_type: str) -> tuple[Any, list[str]]:
-    """The patch as data, and the paths of keys that an apply gave twice. Raises 400."""
-    if patch_type == APPLY:
-        try:
-            value, duplicates = bodies.decode_yaml(body)
-        except Unreadable as error:
-            raise problems.bad_request(f"error decoding YAML: {error}") from None
-        if not isinstance(value, dict):
-            raise problems.bad_request("error decoding YAML: an object is required")
-        return value, duplicates
+def read_apply(body: bytes) -> tuple[Object, list[str]]:
+    """The configuration to apply, and the paths of keys that it gives twice. Raises 400."""
+    try:
+        value, duplicates = bodies.decode_yaml(body)
+    except Unreadable as error:
+        raise problems.bad_request(f"error decoding YAML: {error}") from None
+    if value is not None and not isinstance(value, dict):
+        raise problems.bad_request(
+            "error decoding patch: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
+            f"{_go_type(value)} into Go value of type map[string]interface {{}}"
+        )
+    return value or {}, duplicates
+
+
+def read_patch(body: bytes, patch_type: str) -> Any:
+    """A JSON, merge or strategic patch as data. Raises 400."""
     try:
         value, _ = bodies.decode_json(body)
     except Unreadable:
@@ -54,10 +61,11 @@ def read_patch(body: bytes, patch_type: str) -> tuple[Any, list[str]]:
                 f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(value)}"
             )
     elif not isinstance(value, dict):
+        doing = "" if patch_type == STRATEGIC_PATCH else "error decoding patch: "
         raise problems.bad_request(
-            f"error decoding patch: json: cannot unmarshal {_go_type(value)} into Go value of type map[string]interface {{}}"
+            f"{doing}json: cannot unmarshal {_go_type(value)} into Go value of type map[string]interface {{}}"
         )
-    return value, []
+    return value
 
 
 class Patches:
@@ -66,8 +74,10 @@ class Patches:
         self._ownership = ownership
         self._clock = clock
 
-    def patched(self, resource: ServedResource, raw: bytes, patch: Any, patch_type: str) -> Object:
-        """A document with a JSON, merge or strategic patch applied; the result is the caller's own."""
+    def patched(self, resource: ServedResource, raw: bytes, body: bytes, patch_type: str) -> Object:
+        """A document with a JSON, merge or strategic patch applied; the result is the caller's own. The patch is only
+        read now: what is missing is told before what is wrong with the patch."""
+        patch = read_patch(body, patch_type)
         document = decode(raw)
         try:
             if patch_type == JSON_PATCH:
@@ -77,8 +87,10 @@ class Patches:
             else:
                 result = patches.strategic_patch(document, patch, self._ownership.schema(resource))
         except patches.PatchError as error:
-            if patch_type == STRATEGIC_PATCH:
-                raise problems.bad_request(str(error)) from None
+            if patch_type == STRATEGIC_PATCH and str(error) not in _CONTRADICTIONS:
+                malformed = str(error).startswith("invalid patch format")
+                refused = problems.bad_request(str(error)) if malformed else problems.custom(500, "", str(error))
+                raise refused from None
             # The real server keeps the reason of a failed JSON patch to itself.
             message = "the server rejected our request due to an error in our request"
             raise problems.custom(422, "Invalid", message, {}) from error
@@ -87,7 +99,7 @@ class Patches:
         # A patch may leave the same list in two places; what follows changes objects in place.
         return decode(encode(result))
 
-    def transform(self, write: Write, patch: Any, patch_type: str) -> Transform:
+    def transform(self, write: Write, patch: bytes, patch_type: str) -> Transform:
         """For JSON, merge and strategic patches."""
 
         async def patched(raw: bytes | None) -> Object:
@@ -122,21 +134,23 @@ class Patches:
         config["metadata"] = metadata
         if not isinstance(metadata, dict):
             raise problems.bad_request("metadata must be an object")
-        if metadata.get("managedFields"):
+        if metadata.get("managedFields") is not None:
             raise problems.bad_request("metadata.managedFields must be nil")
         self._check_duplicates(write, duplicates)
         pristine = encode(config)
+        first = True
 
         async def applied(raw: bytes | None) -> Object:
+            nonlocal first
+            # All of it is this attempt's own, because what follows changes the outcome in place, and that shares parts with both.
             live = decode(raw) if raw is not None else None
-            mine = decode(pristine)
+            mine = config if first else decode(pristine)
+            first = False
             wanted = mine["metadata"].pop("resourceVersion", None)
             options = write.options
             merged = self._ownership.apply(
                 resource, live, mine, options.field_manager, write.subresource, force=options.force, now=self._clock()
             )
-            # It shares parts with the live object, and what follows changes it in place.
-            merged = decode(encode(merged))
             if wanted:
                 merged["metadata"]["resourceVersion"] = wanted
             self._writes.check_name(write, merged)
@@ -152,7 +166,9 @@ class Patches:
             if problem.code != 400 or "cannot be handled as" not in problem.message or write.resource.custom:
                 raise
             why = problem.message.split("cannot be handled as", 1)[1].partition(": ")[2]
-            title = f"{kind.api_version}, Kind={kind.kind}"
+            if why.startswith("illegal base64 data"):
+                why = f"error decoding from json: {why}"
+            title = f"{kind.group}/{kind.version}, Kind={kind.kind}"
             named = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
             message = (
                 f"failed to convert new object ({named}; {title}) to proper version: "

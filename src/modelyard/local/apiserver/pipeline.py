@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from modelyard.kube.kinds import Kind, Object
 from modelyard.local.apiserver import bodies, health, negotiation, options, patching, paths, problems, rendering, scale
@@ -125,6 +125,8 @@ class Pipeline:
         if target.subresource:
             subresource = resource.subresources.get(target.subresource)
             if subresource is None:
+                if resource.custom:
+                    raise problems.not_found(resource.kind, target.name)
                 raise problems.no_such_path()
             if target.verb not in subresource.verbs:
                 raise problems.method_not_served()
@@ -180,15 +182,17 @@ class Pipeline:
                 f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {error} "
                 f"({bodies.summary(request.body)})"
             ) from None
-        if not isinstance(value, dict):
+        if value is None:
+            value = {}
+        if why := bodies.untyped(value):
             raise problems.bad_request(
                 f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: "
-                f"an object is required ({bodies.summary(request.body)})"
+                f"{why} ({bodies.summary(request.body)})"
             )
         if exchange.resource.custom and not exchange.target.subresource and not value.get("kind"):
-            text = bodies.summary(request.body)
             raise problems.bad_request(
-                f"the object provided is unrecognized (must be of type {kind}): Object 'Kind' is missing in '{text}' ({text})"
+                f"the object provided is unrecognized (must be of type {kind}): Object 'Kind' is missing in "
+                f"'{request.body.decode(errors='replace')}' ({bodies.summary(request.body)})"
             )
         return value, duplicates
 
@@ -208,19 +212,18 @@ class Pipeline:
 
     async def _patch(self, exchange: Exchange) -> Reply:
         server = self._server
-        patch_type, patch, duplicates = self._read_patch(exchange)
+        patch_type = self._patch_type(exchange)
         write = exchange.write(options.write_options(exchange.request, "PatchOptions", patch_type))
-        if patch_type == options.APPLY:
-            transform = server.patches.apply(write, patch, duplicates)
-            applying = True
+        applying = patch_type == options.APPLY
+        if applying:
+            transform = server.patches.apply(write, *patching.read_apply(exchange.request.body))
         else:
-            transform = server.patches.transform(write, patch, patch_type)
-            applying = False
+            transform = server.patches.transform(write, exchange.request.body, patch_type)
         done = await server.writes.change(write, transform, options_kind="PatchOptions", applying=applying)
         return self._written(exchange, done)
 
     @staticmethod
-    def _read_patch(exchange: Exchange) -> tuple[str, Any, list[str]]:
+    def _patch_type(exchange: Exchange) -> str:
         request = exchange.request
         patch_type = bodies.media_type(request.headers.get("content-type", ""))
         accepted = patching.accepted_types(exchange.resource)
@@ -229,8 +232,7 @@ class Pipeline:
                 raise bodies.unsupported(accepted, patch_type)
             raise problems.custom(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
         bodies.check_size(request.body)
-        patch, duplicates = patching.read_patch(request.body, patch_type)
-        return patch_type, patch, duplicates
+        return patch_type
 
     def _written(self, exchange: Exchange, written: Written) -> Reply:
         if exchange.format.plain:
@@ -254,14 +256,14 @@ class Pipeline:
                 change = scale.replacing(body)
                 options_kind = "UpdateOptions"
             else:
-                patch_type, patch, _ = self._read_patch(exchange)
+                patch_type = self._patch_type(exchange)
                 write = exchange.write(options.write_options(request, "PatchOptions", patch_type))
-                change = scale.patching(server.patches, resource, patch, patch_type)
+                change = scale.patching(server.patches, resource, request.body, patch_type)
                 options_kind = "PatchOptions"
             done = await server.writes.change(write, scale.scaling(write, change), options_kind=options_kind)
             raw, status = done.raw, done.status
         body_raw = encode(scale.scale_of(resource, decode(raw)))
-        return rendering.reply(body_raw, exchange.format, status)
+        return server.lists.shaped(scale.RESOURCE, body_raw, request, exchange.format, status)
 
     # Deletes.
 
@@ -280,8 +282,8 @@ class Pipeline:
 
     async def _delete_collection(self, exchange: Exchange) -> Reply:
         server, target, resource, request = self._server, exchange.target, exchange.resource, exchange.request
-        wanted = options.delete_options(request)
         listed = options.list_options(request, watch=False)
+        wanted = options.delete_options(request)
         selection = Selection(resource, target.namespace, listed)
         items, _ = await server.lists.select(resource, selection, listed)
         reply = await server.lists.list_(resource, target.namespace, listed, request, exchange.format)
@@ -358,4 +360,6 @@ def forbidden(attributes: Attributes, reason: str) -> Problem:
 def _agent_name(agent: str) -> str:
     """The field manager of a client that names none: its user agent up to the first slash."""
     name = agent.partition("/")[0]
+    if name.isascii() and name.isprintable() and len(name) <= 128:
+        return name
     return "".join(char for char in name if char.isprintable()).encode()[:128].decode(errors="ignore")

@@ -9,11 +9,14 @@ from modelyard.kube.selectors import SelectorError, from_object
 from modelyard.local.apiserver import problems
 from modelyard.local.apiserver.patching import Patches
 from modelyard.local.apiserver.problems import invalid_value
-from modelyard.local.apiserver.resources import ServedResource
+from modelyard.local.apiserver.resources import PlainStrategy, ServedResource
 from modelyard.local.apiserver.store import decode, encode
 from modelyard.local.apiserver.writes import Transform, Write
 
+_JSON_NAMES = {dict: "object", list: "array", str: "string", bool: "bool", float: "number"}
 SCALE = Kind("autoscaling", "v1", "Scale", "scales")
+RESOURCE = ServedResource(SCALE, PlainStrategy())
+"""How a Scale is shown; it is not stored."""
 
 
 def scale_of(resource: ServedResource, obj: Object) -> Object:
@@ -114,8 +117,8 @@ def _check(write: Write, scale: Object) -> None:
     replicas = spec.get("replicas") if isinstance(spec, dict) else None
     if replicas is not None and type(replicas) is not int:
         raise problems.bad_request(
-            'Scale in version "v1" cannot be handled as a Scale: json: cannot unmarshal into Go struct field '
-            "ScaleSpec.spec.replicas of type int32"
+            f'Scale in version "v1" cannot be handled as a Scale: json: cannot unmarshal {_JSON_NAMES[type(replicas)]} '
+            "into Go struct field ScaleSpec.spec.replicas of type int32"
         )
     if replicas is not None and replicas < 0:
         cause = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
@@ -131,7 +134,7 @@ def replacing(scale: Object) -> Transform:
     return replaced
 
 
-def patching(patches: Patches, resource: ServedResource, patch: Any, patch_type: str) -> Transform:
+def patching(patches: Patches, resource: ServedResource, patch: bytes, patch_type: str) -> Transform:
     """A patch of a Scale; a strategic one is a merge patch here, for a Scale has no lists."""
 
     async def patched(raw: bytes | None) -> Object:

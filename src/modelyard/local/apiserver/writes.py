@@ -85,8 +85,14 @@ class Writes:
                     f"{resource.kind.kind}.metadata of type v1.ObjectMeta"
                 )
             obj["metadata"] = {}
-        write.warnings += self._hooks.fields.check(resource, obj, duplicates, write.options.field_validation)
+        try:
+            texts = self._hooks.fields.check(resource, obj, duplicates, write.options.field_validation)
+        except Problem:
+            # What cannot be read at all is refused for that.
+            resource.strategy.default(obj)
+            raise
         resource.strategy.default(obj)
+        write.warnings += texts
         self._check_namespace(write, obj)
         return obj
 
@@ -121,9 +127,6 @@ class Writes:
     # Create.
 
     async def create(self, write: Write, obj: Object) -> Written:
-        metadata = obj["metadata"]
-        if metadata.get("resourceVersion"):
-            raise problems.custom(500, "", "resourceVersion should not be set on objects to be created")
         write.warnings += meta.dedupe_owners(obj)
         write.resource.strategy.set_aside(obj)
         obj = self._ownership.update(write.resource, None, obj, write.manager, write.subresource, self._clock())
@@ -172,10 +175,16 @@ class Writes:
         obj["metadata"] = meta.tidy_metadata(metadata)
         obj = meta.ordered(obj, resource)
         existing = self._store.latest(resource.storage, metadata.get("namespace", ""), name)
+        if write.dry_run:
+            if existing is not None:
+                raise self._exists(resource, name, existing, generated=bool(prefix))
+            return Written(encode(obj), created=True)
+        version = metadata.get("resourceVersion") or ""
+        if version.isdecimal() and int(version):
+            # Any other version cannot be read, and so is as good as none.
+            raise problems.custom(500, "", "resourceVersion should not be set on objects to be created")
         if existing is not None:
             raise self._exists(resource, name, existing, generated=bool(prefix))
-        if write.dry_run:
-            return Written(encode(obj), created=True)
         try:
             return await self._put(write, obj, None, created=True)
         except Stale as stale:
@@ -252,8 +261,7 @@ class Writes:
                 kind = Kind(resource.kind.group, resource.kind.version, resource.kind.plural, resource.kind.plural)
                 raise problems.invalid(kind, write.name, [cause])
         elif not wanted.isdecimal():
-            quoted = problems.go_quote(wanted)
-            raise problems.custom(500, "", f"strconv.ParseUint: parsing {quoted}: invalid syntax")
+            raise _unreadable_version(wanted)
         elif int(wanted) != current.version:
             raise problems.conflict(resource.kind, write.name)
 
@@ -275,6 +283,9 @@ class Writes:
         if applying and uid:
             why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise problems.conflict(resource.kind, write.name, why)
+        version = obj["metadata"].get("resourceVersion")
+        if version and not version.isdecimal():
+            raise _unreadable_version(version)
         resource.strategy.set_aside(obj)
         if not applying:
             obj = self._ownership.update(resource, None, obj, write.manager, write.subresource, self._clock())
@@ -322,7 +333,7 @@ class Writes:
                 causes = _unique(causes + strategy.validate({**new, **aside} if aside else new, live, subresource))
         if causes:
             raise problems.invalid(_kind_of(resource, new), write.name, causes)
-        if not unchecked:
+        if not unchecked and subresource != "status":
             write.warnings += strategy.warnings(new, live)
         if admits:
             await self._hooks.admitter.validate(admission, new, live)
@@ -401,6 +412,10 @@ def _disown(metadata: Object, write: Write) -> None:
 def _finishes_deletion(new: Object, old: Object) -> bool:
     """An update that takes the last finalizer off an object that is being deleted deletes it."""
     return "deletionTimestamp" in old and not new.get("finalizers") and not old.get("deletionGracePeriodSeconds")
+
+
+def _unreadable_version(text: str) -> Problem:
+    return problems.custom(500, "", f"strconv.ParseUint: parsing {problems.go_quote(text)}: invalid syntax")
 
 
 def _unique(causes: list[Cause]) -> list[Cause]:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from modelyard.kube import builtin, names
 from modelyard.kube.kinds import Object
-from modelyard.local.apiserver.builtin import checks
-from modelyard.local.apiserver.builtin.claims import validate_claim_spec
+from modelyard.local.apiserver.builtin import checks, defaults
+from modelyard.local.apiserver.builtin.claims import claim_warnings, validate_claim_spec
 from modelyard.local.apiserver.builtin.pod_validation import validate_template
-from modelyard.local.apiserver.builtin.pod_warnings import template_warnings
+from modelyard.local.apiserver.builtin.pod_warnings import pod_name_warnings, template_warnings
 from modelyard.local.apiserver.builtin.rules import Rules
 from modelyard.local.apiserver.problems import (
     Cause,
@@ -304,8 +304,40 @@ def daemon_set_update(new: Object, old: Object) -> list[Cause]:
     return _same_selector(new, old) + daemon_set(new)
 
 
+def daemon_set_status(new: Object, old: Object) -> list[Cause]:
+    status, previous = new.get("status") or {}, old.get("status") or {}
+    found: list[Cause] = []
+    for name in _DAEMON_COUNTS:
+        found += checks.not_negative_if_set(status, name, "status")
+    collisions = status.get("collisionCount") or 0
+    if previous.get("collisionCount") is not None and collisions < previous["collisionCount"]:
+        found.append(invalid_value("status.collisionCount", collisions, "cannot be decremented"))
+    return found
+
+
+_DAEMON_COUNTS = (
+    "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady", "observedGeneration",
+    "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount",
+)  # fmt: skip
+
+
+def _prepare_daemon_set_status(new: Object, old: Object) -> None:
+    """The annotation is a field of the spec in truth, which a write to the status leaves alone."""
+    before = (old["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION, "1")
+    new["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = before
+
+
+def _default_daemon_set(obj: Object) -> None:
+    """A field of old versions, which this one has as an annotation on every object: so its writer owns it."""
+    defaults.daemon_set(obj)
+    notes = obj["metadata"].setdefault("annotations", {}) or {}
+    obj["metadata"]["annotations"] = {_TEMPLATE_GENERATION: "0", **notes}
+
+
 def _prepare_daemon_set(obj: Object) -> None:
-    obj["metadata"].setdefault("annotations", {}).setdefault(_TEMPLATE_GENERATION, "1")
+    notes = obj["metadata"]["annotations"]
+    if notes[_TEMPLATE_GENERATION] == "0":
+        notes[_TEMPLATE_GENERATION] = "1"
 
 
 def _prepare_daemon_set_update(new: Object, old: Object) -> None:
@@ -342,9 +374,31 @@ def controller_revision_update(new: Object, old: Object) -> list[Cause]:
 
 
 def _warn(obj: Object, old: Object | None) -> list[str]:
-    template = (obj.get("spec") or {}).get("template") or {}
+    if old is not None and obj["metadata"].get("generation") == old["metadata"].get("generation"):
+        return []
     before = ((old or {}).get("spec") or {}).get("template")
-    return template_warnings(template, before, "spec.template") if template != before else []
+    return template_warnings((obj.get("spec") or {}).get("template") or {}, before, "spec.template")
+
+
+def _warn_deployment(obj: Object, old: Object | None) -> list[str]:
+    return (pod_name_warnings(obj) if old is None else []) + _warn(obj, old)
+
+
+def _warn_daemon_set(obj: Object, old: Object | None) -> list[str]:
+    same = old is not None and obj["spec"].get("template") == old["spec"].get("template")
+    return [] if same else _warn(obj, old)
+
+
+def _warn_stateful_set(obj: Object, old: Object | None) -> list[str]:
+    found = _warn(obj, old)
+    for index, each in enumerate(obj["spec"].get("volumeClaimTemplates") or ()):
+        # Kubernetes names the place differently at each occasion.
+        path = f"spec.volumeClaimTemplates[{index}]" + ("" if old is None else ".Spec")
+        found += claim_warnings(each.get("spec") or {}, path)
+    if obj["spec"].get("revisionHistoryLimit", 0) < 0:
+        detail = "a negative value retains all historical revisions; a value >= 0 is recommended"
+        found.append(f"spec.revisionHistoryLimit: {detail}")
+    return found
 
 
 RULES = (
@@ -356,7 +410,7 @@ RULES = (
         generation="spec and annotations",
         status=True,
         status_keeps=("labels",),
-        warn=_warn,
+        warn=_warn_deployment,
     ),
     Rules(
         builtin.ReplicaSet,
@@ -376,17 +430,20 @@ RULES = (
         generation="spec",
         status=True,
         name=names.dns_label,
-        warn=_warn,
+        warn=_warn_stateful_set,
     ),
     Rules(
         builtin.DaemonSet,
         daemon_set,
         daemon_set_update,
+        check_status=daemon_set_status,
+        default=_default_daemon_set,
+        prepare_status=_prepare_daemon_set_status,
         prepare=_prepare_daemon_set,
         prepare_update=_prepare_daemon_set_update,
         generation="spec",
         status=True,
-        warn=_warn,
+        warn=_warn_daemon_set,
     ),
     Rules(builtin.ControllerRevision, controller_revision, controller_revision_update),
     Rules(builtin.ReplicationController, replication_controller, generation="spec", status=True, warn=_warn),

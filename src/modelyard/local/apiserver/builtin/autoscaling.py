@@ -90,6 +90,16 @@ def _source(source: Object, name: str, field: str) -> list[Cause]:
             found += checks.told(f"{field}.metric.name", metric["name"], names.path_segment(metric["name"]))
     target = source.get("target") or {}
     found += _target(target, f"{field}.target")
+    value, average = target.get("value"), target.get("averageValue")
+    if name in ("object", "external"):
+        if value is None and average is None:
+            detail = "must set either a target value for metric or a per-pod target"
+            found.append(required(f"{field}.target.averageValue", detail))
+        if value is not None and average is not None:
+            detail = "may not set both a target value for metric and a per-pod target"
+            found.append(field_forbidden(f"{field}.target.value", detail))
+    elif name == "pods" and average is None:
+        found.append(required(f"{field}.target.averageValue", "must specify a positive target averageValue"))
     if name in ("resource", "containerResource"):
         utilization, value = target.get("averageUtilization"), target.get("averageValue")
         if utilization is None and value is None:
@@ -182,9 +192,19 @@ def budget_status(new: Object, old: Object) -> list[Cause]:
     return found
 
 
+def autoscaler_status(new: Object, old: Object) -> list[Cause]:
+    status = new.get("status") or {}
+    found: list[Cause] = []
+    for index, condition in enumerate(status.get("conditions") or ()):
+        found += checks.not_negative_if_set(condition, "observedGeneration", f"status.conditions[{index}]")
+    for name in ("currentReplicas", "desiredReplicas"):
+        found += checks.not_negative_if_set(status, name, "status")
+    return found
+
+
 RULES = (
-    Rules(builtin.HorizontalPodAutoscaler, autoscaler, generation="spec", status=True),
-    Rules(HPA_V1, autoscaler, default=_default_v1, generation="spec", status=True),
+    Rules(builtin.HorizontalPodAutoscaler, autoscaler, check_status=autoscaler_status, generation="spec", status=True),
+    Rules(HPA_V1, autoscaler, check_status=autoscaler_status, default=_default_v1, generation="spec", status=True),
     Rules(
         builtin.PodDisruptionBudget,
         disruption_budget,

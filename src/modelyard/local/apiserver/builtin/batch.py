@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from modelyard.kube import builtin, names
+from modelyard.kube import builtin
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.builtin import checks
 from modelyard.local.apiserver.builtin.job_status import job_status
 from modelyard.local.apiserver.builtin.pod_validation import validate_template
-from modelyard.local.apiserver.builtin.pod_warnings import template_warnings
+from modelyard.local.apiserver.builtin.pod_warnings import pod_name_warnings, template_warnings
 from modelyard.local.apiserver.builtin.rules import Rules
 from modelyard.local.apiserver.builtin.schedules import validate_schedule, validate_time_zone
 from modelyard.local.apiserver.problems import Cause, duplicate, invalid_value, not_supported, required
@@ -202,7 +202,8 @@ def _template_update(after: Object, old: Object) -> list[Cause]:
     open_for_changes = before.get("suspend") and (not status.get("startTime") or suspended) and not status.get("active")
     if open_for_changes:
         template, previous = _scheduling_aside(template), _scheduling_aside(previous)
-    return [] if template == previous else [invalid_value("spec.template", after.get("template"), checks.IMMUTABLE)]
+    path = "spec.template.spec" if open_for_changes else "spec.template"
+    return [] if template == previous else [invalid_value(path, after.get("template"), checks.IMMUTABLE)]
 
 
 def _scheduling_aside(template: Object) -> Object:
@@ -234,20 +235,23 @@ def _prepare_job(obj: Object) -> None:
 
 
 def _job_warnings(obj: Object, old: Object | None) -> list[str]:
-    found: list[str] = []
-    if old is None and (wrong := names.dns_label(obj["metadata"].get("name", ""))):
-        detail = "this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended"
-        found.append(f"metadata.name: {detail}: [{' '.join(wrong)}]")
+    found = pod_name_warnings(obj) if old is None else []
     if old is None or obj["spec"] != old["spec"]:
         found += template_warnings(obj["spec"].get("template") or {}, None, "spec.template")
     return found
 
 
 def _cron_warnings(obj: Object, old: Object | None) -> list[str]:
-    if old is not None and obj["spec"] == old["spec"]:
-        return []
-    template = ((obj["spec"].get("jobTemplate") or {}).get("spec") or {}).get("template") or {}
-    return template_warnings(template, None, "spec.jobTemplate.spec.template")
+    found = pod_name_warnings(obj) if old is None else []
+    if old is None or obj["spec"] != old["spec"]:
+        template = ((obj["spec"].get("jobTemplate") or {}).get("spec") or {}).get("template") or {}
+        found += template_warnings(template, None, "spec.jobTemplate.spec.template")
+    if old is not None and "TZ" in obj["spec"].get("schedule", ""):
+        found.append(
+            "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see "
+            "https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
+        )
+    return found
 
 
 def cron_job_spec(spec: Object, old: Object | None) -> list[Cause]:

@@ -11,7 +11,7 @@ from modelyard.local.apiserver.builtin import checks
 from modelyard.local.apiserver.builtin.differences import difference
 from modelyard.local.apiserver.builtin.rules import Rules
 from modelyard.local.apiserver.builtin.volume_validation import validate_source
-from modelyard.local.apiserver.problems import Cause, field_forbidden, invalid_value, not_supported, required
+from modelyard.local.apiserver.problems import Cause, field_forbidden, go_quote, invalid_value, not_supported, required
 
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES = ("Block", "Filesystem")
@@ -35,8 +35,6 @@ def validate_claim_spec(spec: Object, field: str) -> list[Cause]:
         found.append(required(place))
     elif parse(amount).nanos <= 0:
         found.append(invalid_value(place, amount, checks.POSITIVE))
-    elif parse(amount).milli % 1000:
-        found.append(invalid_value(place, amount, checks.NOT_INTEGER))
     if spec.get("storageClassName"):
         name = spec["storageClassName"]
         found += checks.told(f"{field}.storageClassName", name, names.dns_subdomain(name))
@@ -118,6 +116,21 @@ def _storage(obj: Object) -> str:
     return amount
 
 
+def claim_warnings(spec: Object, path: str) -> list[str]:
+    """Fractions of a byte in what a claim asks for."""
+    found: list[str] = []
+    for group in ("requests", "limits"):
+        amount = ((spec.get("resources") or {}).get(group) or {}).get("storage")
+        if amount is not None and parse(amount).milli % 1000:
+            detail = f"fractional byte value {go_quote(amount)} is invalid, must be an integer"
+            found.append(f"{path}.resources.{group}[storage]: {detail}")
+    return found
+
+
+def _warn_claim(obj: Object, old: Object | None) -> list[str]:
+    return claim_warnings(obj["spec"], "spec")
+
+
 def claim_status(new: Object, old: Object) -> list[Cause]:
     found: list[Cause] = []
     for name, amount in ((new.get("status") or {}).get("capacity") or {}).items():
@@ -195,6 +208,7 @@ RULES = (
         claim_update,
         claim_status,
         prepare=_mirror_sources,
+        warn=_warn_claim,
         status=True,
         initial_status={"phase": "Pending"},
     ),

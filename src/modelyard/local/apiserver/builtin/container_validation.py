@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from modelyard.kube import names
 from modelyard.kube.kinds import Object
-from modelyard.kube.quantities import parse
+from modelyard.kube.quantities import QuantityError, parse
 from modelyard.local.apiserver.builtin import checks
 from modelyard.local.apiserver.builtin.volume_validation import (
     ENV_FIELDS,
@@ -51,6 +51,7 @@ def validate_containers(spec: Object, volumes: Volumes, field: str) -> list[Caus
     else:
         found = _main_containers(containers, volumes, f"{field}.containers")
     found += _init_containers(spec.get("initContainers") or (), containers, volumes, f"{field}.initContainers")
+    found += _sleeps(spec, field)
     return found + _ephemeral(spec, volumes, f"{field}.ephemeralContainers")
 
 
@@ -298,6 +299,9 @@ def _devices(container: Object, devices: Sequence[Object], volumes: Volumes, fie
     return found
 
 
+_HUGE_PAGES = "hugepages-"
+
+
 def validate_resources(resources: Object, field: str) -> list[Cause]:
     limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
     found: list[Cause] = []
@@ -316,6 +320,9 @@ def validate_resources(resources: Object, field: str) -> list[Cause]:
                 found.append(invalid_value(f"{field}.requests", amount, detail))
         elif not overcommit:
             found.append(required(f"{field}.limits", "Limit must be set for non overcommitable resources"))
+    used = {*limits, *requests}
+    if any(name.startswith(_HUGE_PAGES) for name in used) and not used & {"cpu", "memory"}:
+        found.append(field_forbidden(field, "HugePages require cpu or memory"))
     return found
 
 
@@ -334,7 +341,17 @@ def _amount(name: str, amount: str, field: str) -> list[Cause]:
         found.append(invalid_value(field, amount, checks.NOT_NEGATIVE))
     if not _native(name) and quantity.milli % 1000:
         found.append(invalid_value(field, amount, checks.NOT_INTEGER))
+    if name.startswith(_HUGE_PAGES) and not _whole_pages(name.removeprefix(_HUGE_PAGES), amount):
+        found.append(invalid_value(field, amount, f"{amount} is not positive integer multiple of {name}"))
     return found
+
+
+def _whole_pages(size: str, amount: str) -> bool:
+    try:
+        page = parse(size)
+    except QuantityError:
+        return False
+    return page.nanos > 0 and page.milli % 1000 == 0 and -(-parse(amount).milli // 1000) % (page.milli // 1000) == 0
 
 
 def _security_context(context: Object, field: str) -> list[Cause]:
@@ -395,6 +412,23 @@ def _life(container: Object, path: str) -> list[Cause]:
                 found.append(invalid_value(f"{place}.terminationGracePeriodSeconds", grace, detail))
         elif probe.get("successThreshold") != 1:
             found.append(invalid_value(f"{place}.successThreshold", probe.get("successThreshold", 0), "must be 1"))
+    return found
+
+
+def _sleeps(spec: Object, field: str) -> list[Cause]:
+    """A hook may not sleep for longer than the pod has to end."""
+    grace = spec.get("terminationGracePeriodSeconds")
+    if grace is None or grace < 0:
+        return []
+    found: list[Cause] = []
+    for group in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(group) or ()):
+            for name, hook in (container.get("lifecycle") or {}).items():
+                seconds = ((hook or {}).get("sleep") or {}).get("seconds") if isinstance(hook, dict) else None
+                if seconds is not None and not 0 <= seconds <= grace:
+                    detail = f"must be non-negative and less than terminationGracePeriodSeconds ({grace})"
+                    place = f"{field}.{group}[{index}].lifecycle.{name}.sleep"
+                    found.append(invalid_value(place, seconds, detail))
     return found
 
 

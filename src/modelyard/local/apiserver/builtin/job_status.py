@@ -46,7 +46,7 @@ def job_status(new: Object, old: Object) -> list[Cause]:
     found += _indexes(new, now, was)
     if now.terminating and now.finished and (now.finished != was.finished or now.terminating != was.terminating):
         found.append(invalid_value("status.terminating", now.terminating, "terminating>0 is invalid for finished job"))
-    if (now.ready or 0) > now.active and (now.ready != was.ready or now.active != was.active):
+    if now.ready is not None and now.ready > now.active and (now.ready != was.ready or now.active != was.active):
         found.append(invalid_value("status.ready", now.ready, "cannot set more ready pods than active"))
     if now.succeeding and now.failed:
         found.append(_conflict("cannot set SuccessCriteriaMet=True and Failed=true conditions"))

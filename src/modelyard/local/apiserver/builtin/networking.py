@@ -316,8 +316,21 @@ def endpoint_slice_update(new: Object, old: Object) -> list[Cause]:
     )
 
 
+def ingress_status(new: Object, old: Object) -> list[Cause]:
+    found: list[Cause] = []
+    for index, each in enumerate(((new.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()):
+        path, name = f"status.loadBalancer.ingress[{index}]", each.get("hostname")
+        if each.get("ip"):
+            found += checks.ip_address(each["ip"], f"{path}.ip")
+        if name:
+            found += checks.told(f"{path}.hostname", name, names.dns_subdomain(name))
+            if not checks.ip_address(name, ""):
+                found.append(invalid_value(f"{path}.hostname", name, "must be a DNS name, not an IP address"))
+    return found
+
+
 RULES = (
-    Rules(builtin.Ingress, ingress, ingress_update, generation="spec", status=True),
+    Rules(builtin.Ingress, ingress, ingress_update, ingress_status, generation="spec", status=True),
     Rules(builtin.IngressClass, ingress_class, ingress_class_update, generation="spec"),
     Rules(builtin.NetworkPolicy, network_policy, generation="spec"),
     Rules(builtin.EndpointSlice, endpoint_slice, endpoint_slice_update, generation="content"),

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 from modelyard.kube.kinds import Object
+from modelyard.kube.names import dns_label
 from modelyard.kube.quantities import parse
 from modelyard.local.apiserver.problems import go_quote
 
@@ -29,6 +30,15 @@ _NULL_SELECTOR = "a null labelSelector results in matching no pod"
 
 def pod_warnings(pod: Object, old: Object | None) -> list[str]:
     return template_warnings(pod, old, "")
+
+
+def pod_name_warnings(obj: Object) -> list[str]:
+    """Of what gives its name to pods."""
+    wrong = dns_label(obj["metadata"].get("name", ""))
+    detail = (
+        "this is used in Pod names and hostnames, which can result in surprising behavior; a DNS label is recommended"
+    )
+    return [f"metadata.name: {detail}: [{' '.join(wrong)}]"] if wrong else []
 
 
 def template_warnings(template: Object, old: Object | None, field: str) -> list[str]:

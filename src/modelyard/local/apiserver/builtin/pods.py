@@ -133,13 +133,15 @@ class PodStrategy(BuiltinStrategy):
 
 
 def _warnings(obj: Object, old: Object | None) -> list[str]:
-    found: list[str] = []
-    if old is None:
-        if wrong := dns_label(obj["metadata"].get("name", "")):
-            detail = "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended"
-            found.append(f"metadata.name: {detail}: [{' '.join(wrong)}]")
-    elif obj["spec"] == old["spec"]:
+    if old is not None:
+        # Of updates Kubernetes says nothing: pods change often, and seldom by hand.
         return []
+    found: list[str] = []
+    if wrong := dns_label(obj["metadata"].get("name", "")):
+        detail = (
+            "this is used in the Pod's hostname, which can result in surprising behavior; a DNS label is recommended"
+        )
+        found.append(f"metadata.name: {detail}: [{' '.join(wrong)}]")
     return found + pod_warnings(obj, old)
 
 

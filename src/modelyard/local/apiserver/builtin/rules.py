@@ -37,6 +37,7 @@ class Rules:
     default: Default | None = None
     prepare: Prepare | None = None
     prepare_update: PrepareUpdate | None = None
+    prepare_status: PrepareUpdate | None = None
     empties: tuple[str, ...] = ()
     """Maps whose empty value, unlike an absent one, is a change to an immutable object."""
     generation: Generation = ""
@@ -116,6 +117,8 @@ class BuiltinStrategy(PlainStrategy):
                     new["metadata"][name] = old["metadata"][name]
                 else:
                     new["metadata"].pop(name, None)
+            if self.rules.prepare_status is not None:
+                self.rules.prepare_status(new, old)
             return
         super().prepare_update(new, old, subresource)
         if self.rules.prepare_update is not None:

@@ -11,6 +11,7 @@ from modelyard.local.apiserver.builtin import checks
 from modelyard.local.apiserver.builtin.core import endpoint_address
 from modelyard.local.apiserver.builtin.rules import BuiltinStrategy, Rules
 from modelyard.local.apiserver.builtin.service_network import ServiceNetwork
+from modelyard.local.apiserver.builtin.service_warnings import service_warnings
 from modelyard.local.apiserver.problems import (
     Cause,
     GoStruct,
@@ -31,7 +32,7 @@ class ServiceStrategy(BuiltinStrategy):
     """Services need to know which addresses are taken."""
 
     def __init__(self, network: ServiceNetwork) -> None:
-        super().__init__(Rules(builtin.Service, status=True, name=names.dns_label))
+        super().__init__(Rules(builtin.Service, status=True, name=names.dns_label, warn=service_warnings))
         self._network = network
 
     def prepare_create(self, obj: Object) -> None:
@@ -91,22 +92,6 @@ class ServiceStrategy(BuiltinStrategy):
         for index, family in enumerate(spec.get("ipFamilies") or ()):
             if family != self._network.family:
                 found.append(invalid_value(f"spec.ipFamilies[{index}]", family, "not configured on this cluster"))
-        return found
-
-    def warnings(self, obj: Object, old: Object | None) -> list[str]:
-        found: list[str] = []
-        spec = obj["spec"]
-        if spec.get("type") == "ExternalName" and spec.get("externalIPs"):
-            found.append('spec.externalIPs is ignored when spec.type is "ExternalName"')
-        if spec.get("type") != "ExternalName" and spec.get("externalName"):
-            found.append('spec.externalName is ignored when spec.type is not "ExternalName"')
-        if spec.get("clusterIP") == "None":
-            if spec.get("loadBalancerIP"):
-                found.append("spec.loadBalancerIP is ignored for headless services")
-            if spec.get("externalIPs"):
-                found.append("spec.externalIPs is ignored for headless services")
-            if spec.get("sessionAffinity") not in (None, "None"):
-                found.append("spec.SessionAffinity is ignored for headless services")
         return found
 
 

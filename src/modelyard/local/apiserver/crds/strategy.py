@@ -88,7 +88,8 @@ class CustomStrategy(PlainStrategy):
         if compiled.lists is not None and (found := compiled.lists(obj)) and (old is None or not compiled.lists(old)):
             causes += found
         if compiled.rules is not None:
-            if any(cause.reason in _BLOCKING for cause in causes):
+            nameless = not obj["metadata"].get("name")
+            if nameless or any(cause.reason in _BLOCKING for cause in causes):
                 causes.append(invalid_value("<nil>", None, _NOT_CHECKED))
             else:
                 causes += compiled.rules.validate(obj, old)
