@@ -15,15 +15,17 @@ from rich.status import Status
 from modelyard.cli.files import read_all
 from modelyard.cli.laptop.layout import Layout, State
 from modelyard.cli.output import Failed, console
-from modelyard.cli.survey import Node, reason, state_of, survey
+from modelyard.cli.survey import reason, state_of, survey
 from modelyard.kube.client import Client
 from modelyard.kube.config import connect
 from modelyard.kube.errors import ApiError, Conflict, NotFound, Unreachable
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import key_of
 from modelyard.operators.registry import load
+from modelyard.runtime.operator import Operator
 
 MANAGER = "modelyard-up"
+_LOOK_SECONDS = 1.0
 _WAITING_KINDS = frozenset(("Deployment", "StatefulSet", "Job", "Pod", "PersistentVolumeClaim"))
 
 
@@ -141,43 +143,53 @@ async def _until_ready(
     client: Client, applied: Sequence[tuple[Kind, Key]], names: Sequence[str], timeout: float, progress: Progress
 ) -> None:
     operators = load(names, os.environ)
-    deadline = asyncio.get_running_loop().time() + timeout
+    clock = asyncio.get_running_loop().time
+    deadline = clock() + timeout
     custom = {definition.kind for operator in operators for definition in operator.definitions}
     told: set[tuple[Kind, Key]] = set()
+    why, look_again = "", 0.0
     while True:
-        waiting: list[str] = []
-        roots = {(root.kind, root.key): root for root in await survey(client, operators)}
+        waiting: list[tuple[Kind, Key, str]] = []
         for kind, key in applied:
-            problem = await _problem(client, kind, key, roots.get((kind, key)), kind in custom)
+            problem = await _problem(client, kind, key, kind in custom)
             if problem:
-                waiting.append(problem)
+                waiting.append((kind, key, problem))
             elif kind in custom and (kind, key) not in told:
                 told.add((kind, key))
                 progress.line(f"{kind.kind} {key} is available", "green")
         if not waiting:
             return
-        progress.waiting(waiting[0])
-        if asyncio.get_running_loop().time() > deadline:
-            raise Failed(f"not ready within {timeout:.0f} s: {waiting[0]}")
+        if clock() >= look_again:
+            # A close look reads most of the cluster, which has better things to do while it starts.
+            why = await _explained(client, operators, *waiting[0])
+            progress.waiting(why)
+            look_again = clock() + _LOOK_SECONDS
+        if clock() > deadline:
+            raise Failed(f"not ready within {timeout:.0f} s: {why}")
         await asyncio.sleep(0.2)
 
 
-async def _problem(client: Client, kind: Kind, key: Key, root: Node | None, custom: bool) -> str:
-    """Why this object is not ready; empty when it is, or when such a kind never says."""
-    if custom:
-        if root is None:
-            return f"{kind.kind} {key} is not seen yet"
-        if root.ready is None:
-            says = bool((root.object.get("status") or {}).get("conditions"))
-            return "" if not _reports(kind) else f"{kind.kind} {key} has not said anything yet" if not says else ""
-        return "" if root.ready else f"{root.title} is not ready: {reason(root) or root.why}"
-    if kind.kind not in _WAITING_KINDS:
+async def _problem(client: Client, kind: Kind, key: Key, custom: bool) -> str:
+    """Why this object is not ready, as it says itself; empty when it is, or when such a kind never says."""
+    if not custom and kind.kind not in _WAITING_KINDS:
         return ""
     found = await client.find(kind, *key)
     if found is None:
         return f"{kind.kind} {key} is gone"
     state, ready, why = state_of(kind, found)
+    if custom:
+        if ready is None:
+            says = bool((found.get("status") or {}).get("conditions"))
+            return f"{kind.kind} {key} has not said anything yet" if _reports(kind) and not says else ""
+        return "" if ready else f"{kind.kind} {key.name} is not ready: {why}"
     return "" if ready is not False else f"{kind.kind} {key}: {why or state}"
+
+
+async def _explained(client: Client, operators: Sequence[Operator], kind: Kind, key: Key, problem: str) -> str:
+    """The problem, with what causes it where a look at the object's children shows that."""
+    roots = await survey(client, operators, (kind.kind, key.name))
+    cause = next((reason(root) for root in roots if (root.kind, root.key) == (kind, key) and root.ready is False), "")
+    return f"{kind.kind} {key.name} is not ready: {cause}" if cause else problem
 
 
 def _reports(kind: Kind) -> bool:

@@ -23,7 +23,7 @@ class History(Generic[T]):
 
     MOST = 4096
     LEAST = 128
-    MOST_BYTES = 4 << 20
+    MOST_BYTES = 2 << 20
 
     def __init__(self, floor: int) -> None:
         self.floor = floor

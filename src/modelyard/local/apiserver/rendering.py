@@ -51,7 +51,7 @@ def _refresh(stored: Stored, resource: ServedResource) -> None:
     except Problem:
         # What was once stored must stay readable, however the rules changed.
         obj = stored.decode()
-    stored.raw = encode(ordered(obj, resource))
+    stored.kept = encode(ordered(obj, resource))
     stored.rules = resource.strategy
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.history import History
+from modelyard.local.apiserver.texts import FieldTexts, Kept, own_size
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(dict)
@@ -53,7 +54,7 @@ class Stored:
     """One version of one object. Immutable, but for what is worked out lazily."""
 
     __slots__ = (
-        "born", "deleting", "key", "labels", "name", "namespace", "owners", "raw", "rules", "storage", "uid", "version", "views",
+        "born", "deleting", "kept", "key", "labels", "name", "namespace", "owners", "rules", "storage", "uid", "version", "views",
     )  # fmt: skip
 
     def __init__(
@@ -62,7 +63,7 @@ class Stored:
         namespace: str,
         name: str,
         version: int,
-        raw: bytes,
+        kept: Kept,
         *,
         born: int,
         uid: str,
@@ -70,14 +71,15 @@ class Stored:
         owners: tuple[str, ...],
         deleting: bool,
         rules: object = None,
+        key: str = "",
     ) -> None:
         self.storage = storage
         # Every request brings its own copy of the same text.
         self.namespace = namespace = sys.intern(namespace)
         self.name = name
-        self.key = f"{namespace}/{name}" if namespace else name
+        self.key = key or (f"{namespace}/{name}" if namespace else name)
         self.version = version
-        self.raw = raw
+        self.kept = kept
         self.born = born
         """The version that created it: its row in the journal."""
         self.uid = uid
@@ -88,6 +90,12 @@ class Stored:
         """The strategy it was written under; reads under another one apply defaults again."""
         self.views: dict[object, bytes] | None = None
         """The object as other versions show it, by served resource."""
+
+    @property
+    def raw(self) -> bytes:
+        """The object as JSON."""
+        kept = self.kept
+        return kept if isinstance(kept, bytes) else b"".join(kept)
 
     def decode(self) -> Object:
         """A fresh object, the caller's own."""
@@ -190,7 +198,7 @@ class _Collection:
             del self.items[change.old.key]
             self.unsorted = True
         # The newest version is kept anyway; the one before is kept for the history alone.
-        self.history.append(change, len(change.old.raw) if change.old is not None else 0)
+        self.history.append(change, own_size(change.old.kept) if change.old is not None else 0)
 
 
 Listener = Callable[[Change], None]
@@ -209,6 +217,7 @@ class Store:
         self._queue: list[tuple[Change, asyncio.Future[None]]] = []
         self._flushing: asyncio.Task[None] | None = None
         self._buffer = bytearray()
+        self._texts = FieldTexts()
         self._issued = FIRST_VERSION
         self.version = FIRST_VERSION
         """The last visible version."""
@@ -217,6 +226,7 @@ class Store:
             version, objects = journal.load()
             self._issued = self.version = self._floor = max(version, FIRST_VERSION)
             for stored in objects:
+                stored.kept = self._texts.share(stored.raw)
                 collection = self._collection(stored.storage)
                 collection.items[stored.key] = stored
                 collection.unsorted = True
@@ -312,14 +322,20 @@ class Store:
         raw = bytes(self._buffer)
         if len(raw) > MOST_BYTES:
             raise TooLarge
+        uid, labels = metadata.get("uid", ""), metadata.get("labels")
+        if expected is not None:
+            # The history keeps both: what is the same is kept once.
+            name, uid = expected.name, expected.uid if uid == expected.uid else uid
+            labels = expected.labels if labels == expected.labels else labels
         new = Stored(
-            storage, namespace, name, version, raw,
+            storage, namespace, name, version, self._texts.share(raw),
             born=version if expected is None else expected.born,
-            uid=metadata.get("uid", ""),
-            labels=metadata.get("labels"),
+            uid=uid,
+            labels=labels,
             owners=tuple(reference.get("uid", "") for reference in references) if references else (),
             deleting="deletionTimestamp" in metadata,
             rules=rules,
+            key=expected.key if expected is not None else "",
         )  # fmt: skip
         await self._commit(Change(version, expected, new))
         return new
