@@ -93,7 +93,8 @@ class Served:
                 continue
             pause = 0.2
             try:
-                async with asyncio.timeout(self._poll):
+                # What was missed a moment ago has gone if it is missed again.
+                async with asyncio.timeout(GRACE if self._missed_since else self._poll):
                     await self._changed.wait()
             except TimeoutError:
                 continue

@@ -82,3 +82,19 @@ async def test_a_group_that_never_answered_is_a_doubt_until_it_does() -> None:
         client.silent = {}
         await served.refresh()
         assert served.doubt([ConfigMap, Route]) == ""
+
+
+async def test_a_kind_that_goes_while_another_change_settles_is_missed_within_seconds() -> None:
+    async with ApiServer() as server:
+        client = Answers(server)
+        served = Served(client)
+        following = asyncio.create_task(served.run())
+        await served.wait_known()
+        served.ring()
+        await asyncio.sleep(6.0)
+        client.kinds = {ConfigMap}
+        served.ring()
+        await asyncio.sleep(5.0 + 2 * GRACE)
+        assert not served.serves(Route)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
