@@ -6,8 +6,6 @@ import base64
 import binascii
 from collections.abc import Sequence
 
-from cryptography import x509
-
 from modelyard.kube.kinds import Kind, Object
 from modelyard.local.apiserver.builtin.rules import BuiltinStrategy, Rules
 from modelyard.local.apiserver.problems import (
@@ -125,6 +123,9 @@ def _spec(spec: Object) -> list[Cause]:
 def _unreadable(request: str) -> str:
     """What is wrong with a PEM request; empty where it can be read and its own key has signed it."""
     not_pem = "PEM block type must be CERTIFICATE REQUEST"
+    # Loaded with the first request: it takes several megabytes.
+    from cryptography import x509
+
     try:
         pem = base64.b64decode(request, validate=True)
         if b"-----BEGIN CERTIFICATE REQUEST-----" not in pem:
