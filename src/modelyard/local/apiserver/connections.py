@@ -28,7 +28,7 @@ IDLE_SECONDS = 3630.0
 """Longer than the proxies in between keep a connection that nobody uses."""
 _MOST_HEADERS = 100
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"))
-_ODD_HEADERS = frozenset(("transfer-encoding", "upgrade", "expect", "content-encoding"))
+_ODD_HEADERS = frozenset(("transfer-encoding", "upgrade", "content-encoding"))
 _PLAIN_HEAD = re.compile(rb"([A-Z]+) (/(?!/)[!\"$-~]*) HTTP/1\.1((?:\r\n[0-9A-Za-z!#$%&'*+.^_`|~-]+:[\t -~]*)*)")
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
@@ -188,6 +188,8 @@ class Connection(asyncio.Protocol):
             self._size = end + 4 + head.length
         size = self._size
         if len(data) < size:
+            if self._head is None and head.headers.get("expect", "").lower() == "100-continue":
+                self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             self._head = head
             self._wait(data)
             return
