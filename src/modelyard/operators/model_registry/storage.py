@@ -8,7 +8,7 @@ from modelyard.kube import builtin
 from modelyard.kube.conditions import is_false, is_true
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import annotations_of, conditions_of, key_of, name_of, resource_version_of, status_of
-from modelyard.kube.times import format_time
+from modelyard.kube.times import format_time, parse_time
 from modelyard.operators.model_registry.api import GROUP, MODEL_REGISTRY
 from modelyard.operators.model_registry.config import Settings
 from modelyard.operators.model_registry.facts import OPERATOR, UPSTREAM
@@ -22,6 +22,8 @@ DOMAIN = "storage-migration.opendatahub.io"
 MIGRATED = f"{DOMAIN}/migrated-v1alpha1-to-v1beta1"
 LAST_VERSION = f"{DOMAIN}/last-migrated-rv"
 KEY = Key("", "modelregistry-storage")
+PATIENCE = 600.0
+"""So many seconds the cluster's migrator has; then the registries are written here."""
 
 StorageVersionMigration = Kind(
     "migration.k8s.io", "v1alpha1", "StorageVersionMigration", "storageversionmigrations", namespaced=False
@@ -67,14 +69,24 @@ def migrate(settings: Settings, world: World) -> Desired:
     children: list[Child] = []
     if world.serves(StorageVersionMigration):
         name = f"modelregistry-{source}-to-{target}-migration"
-        conditions = conditions_of(world.get(StorageVersionMigration, "", name) or {})
+        begun = world.get(StorageVersionMigration, "", name) or {}
+        conditions = conditions_of(begun)
         failed = is_false(conditions, "Succeeded") or is_true(conditions, "Failed")
-        if not failed:
-            done = is_true(conditions, "Succeeded")
+        done = is_true(conditions, "Succeeded")
+        left = _patience_left(begun, world)
+        if not failed and (done or left > 0):
             children.append(Child(_migration(name, target), policy=Policy.ONCE))
-            return Desired(children, prune=False, edits=[_trim(crd, stored, source)] if done else [])
+            trimmed = [_trim(crd, stored, source)] if done else []
+            return Desired(children, prune=False, edits=trimmed, requeue_after=None if done else left)
     edits = list(_rewrites(settings, world))
     return Desired(prune=False, edits=edits or [_trim(crd, stored, source)])
+
+
+def _patience_left(migration: Object, world: World) -> float:
+    """For so many seconds more the cluster's migrator may take its time."""
+    created = (migration.get("metadata") or {}).get("creationTimestamp")
+    waited = (world.now - parse_time(created)).total_seconds() if created else 0.0
+    return PATIENCE - waited
 
 
 def _migration(name: str, target: str) -> Object:

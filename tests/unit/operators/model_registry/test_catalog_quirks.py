@@ -24,6 +24,7 @@ from modelyard.operators.model_registry.catalog.sources import (
 )
 from modelyard.operators.model_registry.config import Settings
 from modelyard.operators.model_registry.facts import CONFIG_DIGEST
+from modelyard.operators.parts.platform import Auth
 from modelyard.runtime.testing import Bench, bench, make_ready
 from tests.cluster.stories import Server
 
@@ -193,7 +194,28 @@ def test_q17_every_container_may_run_restricted() -> None:
             assert (security["allowPrivilegeEscalation"], security["capabilities"]) == (False, {"drop": ["ALL"]})
 
 
-def test_q19_the_password_is_made_before_anything_starts() -> None:
+def test_q18_an_auth_that_comes_and_goes_is_followed() -> None:
+    made = yard()
+    assert "model-catalog-admin-binding" not in made.settle().children.names(builtin.RoleBinding)
+    made.cluster.serve(Auth)
+    made.cluster.put(
+        {"apiVersion": Auth.api_version, "kind": "Auth", "metadata": {"name": "auth"}, "spec": {"adminGroups": ["ops"]}}
+    )
+    assert "model-catalog-admin-binding" in made.settle().children.names(builtin.RoleBinding)
+    made.cluster.serve(Auth, False)
+    assert "model-catalog-admin-binding" not in made.settle().children.names(builtin.RoleBinding)
+
+
+def test_q19_the_password_is_nowhere_but_in_its_secret() -> None:
+    outcome = yard().settle()
+    made = outcome.children[builtin.Secret, DATABASE]
+    held = {**(made.get("data") or {}), **(made.get("stringData") or {})}
+    elsewhere = [obj for obj in outcome.objects if obj["kind"] != "Secret"]
+    assert held["database-password"] not in repr(elsewhere)
+    assert held["database-password"] not in repr(made["metadata"])
+
+
+def test_q14_the_password_is_made_before_anything_starts() -> None:
     made = yard()
     first = made.run()
     assert first.children.names() == [f"Secret {DATABASE}"]

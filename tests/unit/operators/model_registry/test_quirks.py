@@ -10,6 +10,8 @@ import pytest
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Key, Object
 from modelyard.kube.objects import conditions_of, finalizers_of, labels_of
+from modelyard.operators.certificates.controller import wanted_secret
+from modelyard.operators.certificates.operator import GROUPS
 from modelyard.operators.model_registry.api import MODEL_REGISTRY
 from modelyard.operators.model_registry.config import Settings
 from modelyard.operators.model_registry.controller import registry_controller
@@ -348,6 +350,19 @@ def test_what_a_server_writes_before_it_ends_is_told(log: str, reason: str, mess
     assert (condition["reason"], condition["message"]) == (reason, message)
 
 
+def test_q26_the_service_gets_a_certificate_anywhere() -> None:
+    outcome = settled(kubeRBACProxy={})
+    assert wanted_secret(outcome.children[builtin.Service, "mr"], GROUPS) == "mr-kube-rbac-proxy"
+    volume = server(outcome).volumes["kube-rbac-proxy-cert"]
+    assert volume["secret"]["secretName"] == "mr-kube-rbac-proxy"
+
+
+def test_a_namesake_is_left_alone_and_named() -> None:
+    theirs: Object = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "mr", "namespace": NS}, "spec": {}}
+    message = settled(theirs).condition("Available")["message"]
+    assert message.startswith("unexpected reconcile error: Service mr: an object of this name exists")
+
+
 def test_q29_a_password_is_nowhere_but_in_its_secret() -> None:
     outcome = settled(postgres={"generateDeployment": True})
     made = outcome.children[builtin.Secret, "mr-postgres-credentials"]
@@ -370,7 +385,7 @@ def test_q31_ports_that_clash_are_told() -> None:
     assert "the REST server listens on this port" in outcome.condition("Available")["message"]
 
 
-def test_q62_kinds_may_come_and_go_while_the_operator_runs() -> None:
+def test_kinds_may_come_and_go_while_the_operator_runs() -> None:
     made = yard(kubeRBACProxy={})
     assert made.settle().children.names(builtin.RoleBinding) == []
     for kind in OPENSHIFT:

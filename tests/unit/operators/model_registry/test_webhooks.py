@@ -109,10 +109,17 @@ def test_only_the_operators_very_image_is_not_pinned(image: str, kept: bool) -> 
     assert spec["rest"]["resources"] == resources
 
 
-def test_a_pin_that_was_recorded_stays() -> None:
-    """What the client sends as status does not matter, only what is stored."""
-    old = registry("mr") | {"status": {"specDefaults": '{"rest":{"resources":{}}}'}}
-    assert filled(request(old=old, rest={"image": REST_IMAGE}, mysql=MYSQL))["rest"]["image"] == REST_IMAGE
+@pytest.mark.parametrize("sent", [None, {"specDefaults": "{}"}, {"specDefaults": '{"rest":{"image":"x"}}'}])
+@pytest.mark.parametrize(("recorded", "kept"), [('{"rest":{"resources":{}}}', True), ("{}", False)])
+def test_q32_a_pin_that_was_recorded_stays_whatever_status_the_client_sends(
+    sent: Object | None, recorded: str, kept: bool
+) -> None:
+    old = registry("mr") | {"status": {"specDefaults": recorded}}
+    asked = request(old=old, rest={"image": REST_IMAGE}, mysql=MYSQL)
+    assert asked.object is not None
+    if sent is not None:
+        asked.object["status"] = sent
+    assert ("image" in filled(asked)["rest"]) is kept
 
 
 @pytest.mark.parametrize(
