@@ -107,3 +107,18 @@ async def test_every_request_to_a_deprecated_kind_is_warned(api: Api, method: st
     answer = await call(api, method, path)
     said = {name.lower(): value for name, value in answer.headers.items()}
     assert said["warning"] == '299 - "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"'
+
+
+async def test_requests_are_counted_for_monitors(api: Api) -> None:
+    namespace = await api.namespace()
+    await call(api, "GET", f"/api/v1/namespaces/{namespace}/configmaps/nope")
+    await call(api, "GET", f"/api/v1/namespaces/{namespace}/configmaps")
+    lines = (await call(api, "GET", "/metrics", accept="text/plain")).body.splitlines()
+    assert "# TYPE apiserver_request_total counter" in lines
+    counted = [line for line in lines if line.startswith("apiserver_request_total{")]
+    for labels in (
+        ('code="404"', 'resource="configmaps"', 'scope="resource"', 'verb="GET"', 'version="v1"'),
+        ('code="200"', 'resource="configmaps"', 'scope="namespace"', 'verb="LIST"', 'version="v1"'),
+        ('code="201"', 'resource="namespaces"', 'verb="POST"'),
+    ):
+        assert any(all(label in line for label in labels) for line in counted), labels

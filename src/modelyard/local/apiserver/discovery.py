@@ -121,7 +121,7 @@ class Discovery:
         return sorted(found, key=lambda resource: resource.kind.plural)
 
     def _paths(self) -> list[str]:
-        paths = ["/api", "/apis", "/version", "/healthz", "/livez", "/readyz"]
+        paths = ["/api", "/apis", "/version", "/healthz", "/livez", "/metrics", "/readyz"]
         paths += [f"/api/{version}" for version in self._versions("")]
         for group in self._groups():
             paths += [f"/apis/{group}", *(f"/apis/{group}/{version}" for version in self._versions(group))]

@@ -9,6 +9,8 @@ from typing import Any
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.requests import Request
 
+Counted = tuple[str, str, str, str, str, str, int]
+"""Verb, group, version, resource, subresource, scope and status: what requests are counted by."""
 WRITES = frozenset(("create", "update", "patch", "delete", "deletecollection"))
 
 
@@ -20,6 +22,8 @@ class Journal:
         self._open = 0
         self.total = 0
         """How many requests there were, also those no longer listed."""
+        self.counts: dict[Counted, int] = {}
+        """How many requests to resources were answered, from the start on."""
 
     def open(self, request: Request) -> Object:
         self._open += 1
@@ -31,6 +35,18 @@ class Journal:
     def close(self, entry: Object, status: int) -> None:
         self._open -= 1
         entry["status"] = status
+        scope = entry.get("scope")
+        if scope is not None:
+            key = (
+                entry["verb"],
+                entry["group"],
+                entry["version"],
+                entry["resource"],
+                entry["subresource"],
+                scope,
+                status,
+            )
+            self.counts[key] = self.counts.get(key, 0) + 1
 
     @property
     def under_way(self) -> int:

@@ -7,7 +7,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from modelyard.kube.kinds import Kind, Object
-from modelyard.local.apiserver import bodies, health, negotiation, options, patching, paths, problems, rendering, scale
+from modelyard.local.apiserver import (
+    bodies,
+    health,
+    metrics,
+    negotiation,
+    options,
+    patching,
+    paths,
+    problems,
+    rendering,
+    scale,
+)
 from modelyard.local.apiserver.deletion import Deletion
 from modelyard.local.apiserver.hooks import Attributes
 from modelyard.local.apiserver.negotiation import Format
@@ -97,6 +108,9 @@ class Pipeline:
             return Reply(404, b"404 page not found\n", _TEXT)
         if not target.verb:
             raise problems.method_not_served()
+        # Only what is served is counted: a client cannot make up names that the server would have to remember.
+        if not target.subresource or target.subresource in resource.subresources:
+            entry["scope"] = "resource" if target.name else "namespace" if target.namespace else "cluster"
         warnings = [resource.deprecation] if resource.deprecation else []
         exchange = Exchange(request, user, target, resource, negotiation.negotiate(request), warnings)
         try:
@@ -118,6 +132,9 @@ class Pipeline:
         reply = await self._server.hooks.documents.reply(request)
         if reply is not None:
             return reply
+        if request.path == "/metrics":
+            server = self._server
+            return metrics.reply(server.journal, server.store, server.registry)
         return health.reply(request) or Reply(404, b"404 page not found\n", _TEXT)
 
     async def _dispatch(self, exchange: Exchange) -> Reply:
@@ -250,6 +267,7 @@ class Pipeline:
                 raise problems.not_found(resource.kind, target.name)
             raw, status = await rendering.view(stored, resource), 200
         else:
+            applies = False
             if target.verb == "update":
                 write = exchange.write(options.write_options(request, "UpdateOptions"))
                 body, _ = self._body(exchange, "Scale")
@@ -258,9 +276,14 @@ class Pipeline:
             else:
                 patch_type = self._patch_type(exchange)
                 write = exchange.write(options.write_options(request, "PatchOptions", patch_type))
-                change = scale.patching(server.patches, resource, request.body, patch_type)
+                applies = patch_type == options.APPLY
+                if applies:
+                    change = scale.applying(write, request.body, server.ownership, server.clock())
+                else:
+                    change = scale.patching(server.patches, resource, request.body, patch_type)
                 options_kind = "PatchOptions"
-            done = await server.writes.change(write, scale.scaling(write, change), options_kind=options_kind)
+            transform = scale.scaling(write, change, server.ownership, server.clock(), applies=applies)
+            done = await server.writes.change(write, transform, options_kind=options_kind, applying=True)
             raw, status = done.raw, done.status
         body_raw = encode(scale.scale_of(resource, decode(raw)))
         return server.lists.shaped(scale.RESOURCE, body_raw, request, exchange.format, status)
