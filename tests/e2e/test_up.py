@@ -12,11 +12,12 @@ import sysconfig
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 import modelyard
-from tests.e2e.conftest import wait_until
+from tests.e2e.conftest import kubectl_for, wait_until
 from tests.e2e.laptop import Laptop
 from tests.e2e.writer import Writer
 
@@ -175,7 +176,48 @@ def test_a_plain_user_can_run_it(plain: Laptop) -> None:
     assert Path(f"/proc/{plain.pid('kubelet')}").stat().st_uid == pwd.getpwnam("nobody").pw_uid
 
 
-def test_status_says_why_something_is_not_ready(own: Laptop) -> None:
+def test_status_says_why_something_is_not_ready_until_it_is_mended(own: Laptop, tmp_path: Path) -> None:
     own.start()
-    text = own.modelyard("status", "-o", "json")
-    assert json.loads(text) == []
+    assert "there are no platform resources" in own.modelyard("status")
+    quickstart = (Path(__file__).parents[2] / "examples" / "quickstart.yaml").read_text()
+    image = "example.com/nobody/nothing:1"
+    own.apply(quickstart.replace("spec:\n", f"spec:\n  image: {{image: {image}}}\n", 1))
+
+    def mlflow(code: int) -> dict[str, Any]:
+        (found,) = json.loads(own.modelyard("status", "mlflow", "mlflow", "-o", "json", code=code))
+        return cast(dict[str, Any], found)
+
+    own.wait(lambda: "ImagePullBackOff" in own.modelyard("status", code=3), "the image is missed")
+    found = mlflow(3)
+    assert (found["ready"], found["state"]) == (False, "not ready")
+    assert f'no recipe for image "{image}"' in found["why"]
+    jobs = [child for child in found["children"] if child["kind"] == "Job"]
+    assert {child["state"] for job in jobs for child in job["children"]} <= {"ImagePullBackOff", "ErrImagePull"}
+    own.kubectl("delete", "mlflow", "mlflow")
+    own.apply(quickstart)
+    own.wait(lambda: "not ready" not in own.modelyard("status", code=None), "MLflow is available", seconds=180)
+    found = mlflow(0)
+    assert (found["ready"], found["why"]) == (True, "")
+    assert {c["type"]: c["status"] for c in found["conditions"]}["Available"] == "True"
+
+
+def test_a_context_is_merged_into_the_users_kubeconfig_on_request(own: Laptop, tmp_path: Path) -> None:
+    config = tmp_path / "config"
+    mine = {"name": "mine", "context": {"cluster": "c", "user": "u"}}
+    config.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "contexts": [mine], "current-context": "mine"}))
+    own.environment["KUBECONFIG"] = str(config)
+    own.modelyard("up", "--operators", "mlflow", "--detach", "--merge-kubeconfig")
+    kubectl = kubectl_for(own.program, config)
+    assert kubectl("config", "get-contexts", "-o", "name").split() == ["mine", "modelyard"]
+    assert "local" in kubectl("get", "nodes")
+
+
+def test_reset_asks_first_and_leaves_nothing_but_what_is_not_ours(own: Laptop) -> None:
+    own.start()
+    (own.directory / "notes.txt").write_text("mine")
+    assert "say --yes" in own.modelyard("reset", code=1)
+    assert own.kubectl("get", "--raw", "/readyz") == "ok"
+    own.modelyard("reset", "--yes")
+    assert own.processes() == {}
+    left = {entry.name for entry in own.directory.iterdir()} - {".kube"}  # kubectl keeps its cache there
+    assert left == {"lock", "notes.txt"}

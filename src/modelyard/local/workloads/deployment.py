@@ -12,7 +12,7 @@ from modelyard.kube.kinds import Key, Object
 from modelyard.kube.times import format_time, parse_time
 from modelyard.local.workloads.pods import template_hash
 from modelyard.runtime.controller import Controller, Owns
-from modelyard.runtime.desired import Child, Desired, EventNote
+from modelyard.runtime.desired import Child, Desired, Edit, EventNote
 from modelyard.runtime.world import World
 
 REVISION = "deployment.kubernetes.io/revision"
@@ -72,7 +72,7 @@ def reconcile(deployment: Object, world: World) -> Desired:
         children=children,
         delete=[(ReplicaSet, Key(deployment["metadata"]["namespace"], name)) for name in gone],
         prune=False,
-        patch=_revision_patch(deployment, revision),
+        edits=_revision_edit(deployment, revision),
         status=status,
         events=events,
         requeue_after=_seconds_to_deadline(deployment, status, world),
@@ -161,10 +161,14 @@ def _revision(current: Object, old: list[Object], made: bool) -> int:
     return own if own > highest else highest + 1
 
 
-def _revision_patch(deployment: Object, revision: int) -> Object | None:
-    if revision == 0 or (deployment["metadata"].get("annotations") or {}).get(REVISION) == str(revision):
-        return None
-    return {"metadata": {"annotations": {REVISION: str(revision)}}}
+def _revision_edit(deployment: Object, revision: int) -> list[Edit]:
+    meta = deployment["metadata"]
+    if revision == 0 or (meta.get("annotations") or {}).get(REVISION) == str(revision):
+        return []
+    patch = {"metadata": {"annotations": {REVISION: str(revision)}}}
+    key = Key(meta["namespace"], meta["name"])
+    # With the status: an annotation that comes another way counts as a new generation.
+    return [Edit(Deployment, key, meta["resourceVersion"], patch, subresource="status")]
 
 
 def _recreates(deployment: Object) -> bool:
