@@ -11,7 +11,7 @@ help:  ## show the targets
 
 $(STAMP): requirements.lock pyproject.toml
 	@test -x $(PY) || python3 -m venv $(VENV)
-	@$(PY) -m pip --version >/dev/null 2>&1 || $(PY) -m ensurepip -q
+	@$(PY) -m pip --version >/dev/null 2>&1 || $(PY) -m ensurepip >/dev/null
 	$(PY) -m pip install -q --disable-pip-version-check --require-hashes -r tools/uv.lock
 	$(PY) -m uv pip sync -q --python $(PY) requirements.lock
 	$(PY) -m uv pip install -q --python $(PY) --no-deps --no-build-isolation -e .

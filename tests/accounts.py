@@ -63,11 +63,21 @@ async def service_account(
     objects = rbac.manifests(granted, f"{NAME}-{home}", NAME, home)
     for obj in objects:
         await admin.apply(_KINDS[obj["kind"]], obj, field_manager="tests", force=True)
-    token = await admin.object("POST", builtin.ServiceAccount.path(home, NAME, "token"), body={"spec": {}})
-    forbidden: list[str] = []
-    client = login(token["status"]["token"])
+    client = login(await token_of(admin, home, NAME))
     await _in_force(client, granted)
-    return Account(client.through(lambda transport: _Noted(transport, forbidden)), admin, objects, forbidden)
+    forbidden: list[str] = []
+    return Account(noting(client, forbidden), admin, objects, forbidden)
+
+
+async def token_of(admin: Client, namespace: str, account: str) -> str:
+    """A token of a service account."""
+    made = await admin.object("POST", builtin.ServiceAccount.path(namespace, account, "token"), body={"spec": {}})
+    return str(made["status"]["token"])
+
+
+def noting(client: Client, forbidden: list[str]) -> Client:
+    """The same client; requests that are forbidden go onto the list."""
+    return client.through(lambda transport: _Noted(transport, forbidden))
 
 
 def _account(home: str) -> Object:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from modelyard.kube.crd import definition_of
 from modelyard.kube.kinds import Object
 from modelyard.operators.registry import SHARED
-from modelyard.runtime import rbac
+from modelyard.runtime import guard, rbac
 from modelyard.runtime.operator import Operator
 from modelyard.runtime.webhooks import ServiceAddress, conversion_stanza, webhook_configurations
 
 NAME = "modelyard"
 WEBHOOK_PORT = 9443
 METRICS_PORT = 8443
-"""Of the Service; the process serves metrics on its health port."""
+METRICS_READER = f"{NAME}-metrics-reader"
 HEALTH_PORT = 8081
 CERTIFICATE_SECRET = "modelyard-webhook-certificate"
 LABELS = {"app.kubernetes.io/name": NAME, "app.kubernetes.io/part-of": NAME}
@@ -57,20 +57,25 @@ def webhook_service(operators: Sequence[Operator]) -> str:
     return next((s.name for o in operators for s in o.services if s.role == "webhook"), f"{NAME}-webhooks")
 
 
+def metrics_services(operators: Sequence[Operator]) -> list[str]:
+    """The names that upstream's metrics Services have; else one of ours."""
+    return [s.name for o in operators for s in o.services if s.role == "metrics"] or [f"{NAME}-metrics"]
+
+
 def manifests(operators: Sequence[Operator], choice: Choice) -> list[Object]:
     """In an order that `kubectl apply -f -` takes."""
     address = ServiceAddress(webhook_service(operators), choice.namespace)
     controllers = [controller for operator in operators for controller in operator.controllers]
     hooks = [webhook for operator in operators for webhook in operator.webhooks]
     needed = rbac.grants(controllers, webhooks=hooks, namespace=choice.watch_namespace, home=choice.namespace)
-    serves_webhooks = bool(hooks or any(operator.conversions for operator in operators))
-    if serves_webhooks:
-        _grant_certificates(needed, operators, choice)
+    rbac.add_permissions(needed, guard.PERMISSIONS)
+    _grant_certificates(needed, operators, choice)
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": choice.namespace, "labels": LABELS}},
         *crds(operators, address),
         {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _meta(NAME, choice)},
         *rbac.manifests(needed, NAME, NAME, choice.namespace),
+        _metrics_reader(),
         *(role for operator in operators for role in operator.roles),
         *_services(operators, choice),
         _deployment(operators, choice),
@@ -96,18 +101,17 @@ def _meta(name: str, choice: Choice) -> Object:
     return {"name": name, "namespace": choice.namespace, "labels": LABELS}
 
 
+def _metrics_reader() -> Object:
+    """For an admin to bind to whoever scrapes."""
+    rules = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    metadata = {"name": METRICS_READER, "labels": LABELS}
+    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules}
+
+
 def _services(operators: Sequence[Operator], choice: Choice) -> list[Object]:
     """The operators' own Services: all point to the one process that does their work."""
-    own = {(s.name, s.port): s for o in operators for s in o.services if s.role in ("metrics", "webhook")}
-    if not any(s.role == "metrics" for s in own.values()):
-        ports = [(f"{NAME}-metrics", METRICS_PORT, "http", HEALTH_PORT)]
-    else:
-        ports = []
-    ports += [
-        # Metrics are served in plain HTTP: a port that is called `https` would mislead those who scrape it.
-        (s.name, s.port, "http", HEALTH_PORT) if s.role == "metrics" else (s.name, s.port, "https", WEBHOOK_PORT)
-        for s in own.values()
-    ]
+    ports = [(name, METRICS_PORT, METRICS_PORT) for name in metrics_services(operators)]
+    ports += [(s.name, s.port, WEBHOOK_PORT) for o in operators for s in o.services if s.role == "webhook"]
     return [
         {
             "apiVersion": "v1",
@@ -115,16 +119,17 @@ def _services(operators: Sequence[Operator], choice: Choice) -> list[Object]:
             "metadata": _meta(name, choice),
             "spec": {
                 "selector": LABELS,
-                "ports": [{"name": port_name, "port": port, "targetPort": target, "protocol": "TCP"}],
+                "ports": [{"name": "https", "port": port, "targetPort": target, "protocol": "TCP"}],
             },
         }
-        for name, port, port_name, target in ports
+        for name, port, target in dict.fromkeys(ports)
     ]
 
 
 def _deployment(operators: Sequence[Operator], choice: Choice) -> Object:
     names = ",".join(operator.name for operator in operators if operator.name not in SHARED)
     arguments = ["run", f"--operators={names}", "--lease", "--health-host=0.0.0.0", f"--health-port={HEALTH_PORT}"]
+    arguments.append(f"--metrics-port={METRICS_PORT}")
     if choice.watch_namespace:
         arguments.append(f"--namespace={choice.watch_namespace}")
     container = {
@@ -138,6 +143,7 @@ def _deployment(operators: Sequence[Operator], choice: Choice) -> Object:
         "ports": [
             {"name": "webhooks", "containerPort": WEBHOOK_PORT, "protocol": "TCP"},
             {"name": "health", "containerPort": HEALTH_PORT, "protocol": "TCP"},
+            {"name": "metrics", "containerPort": METRICS_PORT, "protocol": "TCP"},
         ],
         "livenessProbe": {
             "httpGet": {"path": "/healthz", "port": "health"},

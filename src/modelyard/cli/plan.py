@@ -254,5 +254,7 @@ def as_manifests(plans: Sequence[Plan]) -> str:
 
 
 def _portable(obj: Object) -> Object:
-    metadata = {name: value for name, value in obj["metadata"].items() if name != "ownerReferences"}
+    metadata = {
+        name: value for name, value in obj["metadata"].items() if name not in ("ownerReferences", "resourceVersion")
+    }
     return {"apiVersion": obj["apiVersion"], "kind": obj["kind"]} | obj | {"metadata": metadata}

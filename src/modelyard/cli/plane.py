@@ -7,11 +7,11 @@ import logging
 import ssl
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
-from modelyard.cli.installation import CERTIFICATE_SECRET, crds, webhook_service, webhooks
+from modelyard.cli.installation import CERTIFICATE_SECRET, crds, metrics_services, webhook_service, webhooks
 from modelyard.kube.builtin import (
     CustomResourceDefinition,
     MutatingWebhookConfiguration,
@@ -27,6 +27,7 @@ from modelyard.runtime.certificates import (
     service_names,
 )
 from modelyard.runtime.controller import Controller
+from modelyard.runtime.guard import Guard
 from modelyard.runtime.health import Endpoint, HealthServer
 from modelyard.runtime.lease import LeaseSettings
 from modelyard.runtime.manager import Manager
@@ -54,6 +55,9 @@ class PlaneOptions:
     certificates: Path | None = None
     """A folder with tls.crt and tls.key; none: certificates of our own, kept in a Secret."""
     health: Endpoint | None = field(default_factory=Endpoint)
+    metrics_host: str = "0.0.0.0"
+    metrics_port: int | None = None
+    """Where metrics are served over HTTPS, to those whom the API lets read them; none: in the clear, beside health."""
 
 
 class Plane:
@@ -70,6 +74,7 @@ class Plane:
         self.manager = Manager(client, [*controllers, *more], namespace=options.watch_namespace, lease=lease)
         self._stack = AsyncExitStack()
         self.webhook_port = 0
+        self.metrics_port = 0
         self._certificates: SecretCertificates | MountedCertificates | None = None
 
     @property
@@ -79,12 +84,22 @@ class Plane:
     async def __aenter__(self) -> Self:
         await self._stack.__aenter__()
         try:
-            if self.serves_webhooks:
-                await self._serve_webhooks()
-            if self._options.health is not None:
-                health = HealthServer(self.manager, self._options.health)
-                await health.start()
-                self._stack.push_async_callback(health.stop)
+            options = self._options
+            if self.serves_webhooks or options.metrics_port is not None:
+                context = await self._serving_context()
+                if self.serves_webhooks:
+                    await self._serve_webhooks(context)
+                if options.metrics_port is not None:
+                    guarded = Endpoint(
+                        options.metrics_host,
+                        options.metrics_port,
+                        health=False,
+                        context=context,
+                        guard=Guard(self._client),
+                    )
+                    self.metrics_port = await self._serve_health(guarded)
+            if options.health is not None:
+                await self._serve_health(replace(options.health, metrics=options.metrics_port is None))
             await self._stack.enter_async_context(self.manager)
         except BaseException:
             await self._stack.aclose()
@@ -98,18 +113,33 @@ class Plane:
         while self.manager.problems:
             await asyncio.sleep(0.02)
 
-    async def _serve_webhooks(self) -> None:
+    async def _serve_health(self, endpoint: Endpoint) -> int:
+        server = HealthServer(self.manager, endpoint)
+        port = await server.start()
+        self._stack.push_async_callback(server.stop)
+        return port
+
+    async def _serving_context(self) -> ssl.SSLContext:
+        """TLS with a certificate for the names of our Services, kept fresh while the plane runs."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        service, home = webhook_service(self._operators), self._options.home
-        names = [*service_names(service, home), *self._options.webhook_names]
+        home = self._options.home
+        services = [webhook_service(self._operators), *metrics_services(self._operators)]
+        names = [name for service in services for name in service_names(service, home)]
         self._certificates = source = (
             MountedCertificates(self._options.certificates)
             if self._options.certificates is not None
-            else SecretCertificates(self._client, home, CERTIFICATE_SECRET, names, utc_now)
+            else SecretCertificates(
+                self._client, home, CERTIFICATE_SECRET, [*names, *self._options.webhook_names], utc_now
+            )
         )
         keeper = CertificateKeeper(self._client, source, context, self._trust())
         for problem in await keeper.refresh():
             log.warning("%s", problem)
+        task = asyncio.create_task(keeper.run(), name="certificates")
+        self._stack.push_async_callback(_ended, task)
+        return context
+
+    async def _serve_webhooks(self, context: ssl.SSLContext) -> None:
         hooks = [webhook for operator in self._operators for webhook in operator.webhooks]
         conversions = [conversion for operator in self._operators for conversion in operator.conversions]
         server = WebhookServer(
@@ -120,8 +150,6 @@ class Plane:
         )
         self.webhook_port = await server.start()
         self._stack.push_async_callback(server.stop)
-        task = asyncio.create_task(keeper.run(), name="certificates")
-        self._stack.push_async_callback(_ended, task)
 
     async def trust(self, address: ServiceAddress) -> None:
         """Installs webhook configurations and conversion stanzas that point straight at this process (outside a cluster)."""

@@ -41,9 +41,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--lease", action="store_true", help="elect a leader; the others stand by")
     parser.add_argument(
-        "--health-host", default="127.0.0.1", help="address of /metrics, /healthz, /readyz (default: 127.0.0.1)"
+        "--health-host", default="127.0.0.1", help="address of /healthz, /readyz and /metrics (default: 127.0.0.1)"
     )
     parser.add_argument("--health-port", type=int, default=8081, help="default: 8081; 0: a free one")
+    parser.add_argument(
+        "--metrics-port",
+        type=int,
+        help="serve /metrics here instead, on all addresses, over HTTPS, to those whom the API lets get that path",
+    )
     parser.add_argument("--debug", action="store_true", help="also serve /debug/ there")
     parser.add_argument("--webhook-host", default="0.0.0.0", help="default: 0.0.0.0")
     parser.add_argument("--webhook-port", type=int, default=9443, help="default: 9443")
@@ -64,6 +69,7 @@ def run(args: argparse.Namespace) -> int:
         webhook_host=args.webhook_host,
         webhook_port=args.webhook_port,
         certificates=args.certificates,
+        metrics_port=args.metrics_port,
         health=Endpoint(host=args.health_host, port=args.health_port, debug=args.debug),
     )
 

@@ -13,6 +13,7 @@ from aiohttp import web
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from modelyard.runtime import debug
+from modelyard.runtime.guard import Guard
 from modelyard.runtime.manager import Manager
 from modelyard.runtime.metrics import Metrics
 
@@ -33,6 +34,8 @@ class Endpoint:
     health: bool = True
     debug: bool = False
     context: ssl.SSLContext | None = None
+    guard: Guard | None = None
+    """Who may read metrics; none: everybody who reaches the port."""
 
 
 class HealthServer:
@@ -80,6 +83,10 @@ class HealthServer:
         return [*self._manager.problems, *(problem for check in self._checks for problem in check())]
 
     async def _metrics(self, request: web.Request) -> web.Response:
+        if self._endpoint.guard is not None:
+            refusal = await self._endpoint.guard.refusal(request.headers.get("Authorization", ""), request.path)
+            if refusal is not None:
+                return web.Response(status=refusal.status, text=refusal.message)
         metrics: Metrics = self._manager.metrics
         return web.Response(body=metrics.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 

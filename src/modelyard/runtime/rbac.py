@@ -82,14 +82,14 @@ def _add_controller(made: Grants, controller: Controller, limit: str | None) -> 
         place = _place(watch.kind, watch.namespace, limit)
         names = (watch.name,) if watch.name else ()
         made.add(place, watch.kind.group, watch.kind.plural, watch.verbs or READ, names)
-    for permission in controller.permissions:
-        _add_permission(made, permission)
+    add_permissions(made, controller.permissions)
 
 
-def _add_permission(made: Grants, permission: Permission) -> None:
-    for group in permission.groups:
-        for resource in permission.resources:
-            made.add(permission.namespace or "", group, resource, permission.verbs, permission.names)
+def add_permissions(made: Grants, permissions: Iterable[Permission]) -> None:
+    for permission in permissions:
+        for group in permission.groups:
+            for resource in permission.resources:
+                made.add(permission.namespace or "", group, resource, permission.verbs, permission.names)
 
 
 def _place(kind: Kind, namespace: str | None, limit: str | None) -> str:
