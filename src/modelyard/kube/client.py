@@ -24,7 +24,7 @@ Propagation = Literal["Foreground", "Background", "Orphan"]
 REQUEST_TIMEOUT = 60.0
 RETRIES = 5
 LONGEST_RETRY_AFTER = 30.0
-_LONG_LIST = 100
+_LONG_LIST = 100_000
 
 _PATCH_TYPES: Mapping[str, str] = {
     "merge": "application/merge-patch+json",
@@ -76,12 +76,18 @@ class _RawList(msgspec.Struct, rename="camel"):
     items: builtins.list[msgspec.Raw] | None = None
 
 
+class _List(msgspec.Struct, rename="camel"):
+    metadata: _ListMetadata = msgspec.field(default_factory=_ListMetadata)
+    items: builtins.list[Object] | None = None
+
+
 class _WatchLine(msgspec.Struct):
     type: str
     object: msgspec.Raw
 
 
 _object = msgspec.json.Decoder(dict[str, Any])
+_list = msgspec.json.Decoder(_List)
 _raw_list = msgspec.json.Decoder(_RawList)
 _watch_line = msgspec.json.Decoder(_WatchLine)
 
@@ -127,17 +133,16 @@ class Client:
         version = continue_ = ""
         while True:
             try:
-                page = await self.list_page(
-                    kind, namespace, labels=labels, fields=fields, limit=limit, continue_=continue_
-                )
+                body = await self._list_body(kind, namespace, labels, fields, limit, continue_)
             except Gone:
                 if not continue_:
                     raise
                 # The snapshot behind the pages has expired: one request for all is consistent and cannot expire.
                 items, continue_, limit = [], "", 0
                 continue
-            items += _objects(kind, page.items)
-            version, continue_ = page.resource_version, page.continue_
+            page = _objects(kind, body)
+            items += [typed(kind, obj) for obj in page.items or ()]
+            version, continue_ = page.metadata.resource_version, page.metadata.continue_
             if not continue_:
                 return ObjectList(items, version)
 
@@ -154,6 +159,27 @@ class Client:
         metadata_only: bool = False,
     ) -> Page:
         """One page of a list, its items undecoded (built-in kinds come without `apiVersion` and `kind`)."""
+        accept = f"{_METADATA_ONLY_LIST},application/json" if metadata_only else "application/json"
+        body = await self._list_body(kind, namespace, labels, fields, limit, continue_, resource_version, accept)
+        try:
+            raw = _raw_list.decode(body)
+        except msgspec.MsgspecError as error:
+            raise _no_list(kind, error) from None
+        # Copies: a view into the whole answer would keep all of it in memory.
+        items = [bytes(item) for item in raw.items or ()]
+        return Page(items, raw.metadata.resource_version, raw.metadata.continue_)
+
+    async def _list_body(
+        self,
+        kind: Kind,
+        namespace: str,
+        labels: str,
+        fields: str,
+        limit: int,
+        continue_: str,
+        resource_version: str = "",
+        accept: str = "application/json",
+    ) -> bytes:
         query = _selection(labels, fields)
         if limit:
             query["limit"] = str(limit)
@@ -161,15 +187,7 @@ class Client:
             query["continue"] = continue_
         elif resource_version:
             query["resourceVersion"] = resource_version
-        accept = f"{_METADATA_ONLY_LIST},application/json" if metadata_only else "application/json"
-        body = await self.request("GET", kind.path(namespace), query=query, accept=accept)
-        try:
-            raw = _raw_list.decode(body)
-        except msgspec.MsgspecError as error:
-            raise Unreachable(f"the list of {kind.resource} is no Kubernetes list: {error}") from None
-        # Copies: a view into the whole answer would keep all of it in memory.
-        items = [bytes(item) for item in raw.items or ()]
-        return Page(items, raw.metadata.resource_version, raw.metadata.continue_)
+        return await self.request("GET", kind.path(namespace), query=query, accept=accept)
 
     async def watch(
         self,
@@ -474,16 +492,22 @@ def typed(kind: Kind, obj: Object) -> Object:
     return {"apiVersion": kind.api_version, "kind": kind.kind} | obj
 
 
-def _objects(kind: Kind, raws: Sequence[bytes]) -> builtins.list[Object]:
+def _objects(kind: Kind, body: bytes) -> _List:
     # Nothing that is made here is garbage, but the collector would look at all of it again and again: most of the time of a long list.
-    pausing = len(raws) >= _LONG_LIST and gc.isenabled()
+    pausing = len(body) >= _LONG_LIST and gc.isenabled()
     if pausing:
         gc.disable()
     try:
-        return [typed(kind, msgspec.json.decode(raw)) for raw in raws]
+        return _list.decode(body)
+    except msgspec.MsgspecError as error:
+        raise _no_list(kind, error) from None
     finally:
         if pausing:
             gc.enable()
+
+
+def _no_list(kind: Kind, error: msgspec.MsgspecError) -> Unreachable:
+    return Unreachable(f"the list of {kind.resource} is no Kubernetes list: {error}")
 
 
 def _named(kind: Kind, name: str) -> str:
