@@ -9,6 +9,7 @@ from importlib import import_module
 
 from modelyard.cli.laptop.layout import Layout
 from modelyard.operators.registry import BUILT, SHARED
+from modelyard.runtime.footprint import keep_small
 from modelyard.runtime.logs import configure
 
 PARTS = {
@@ -27,6 +28,7 @@ def preload(operators: Sequence[str]) -> None:
 
 
 def run_part(name: str, layout: Layout) -> int:
+    keep_small()
     configure(json=False)
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
     asyncio.run(import_module(PARTS[name]).run(layout))

@@ -15,7 +15,8 @@ from rich.status import Status
 from modelyard.cli.files import read_all
 from modelyard.cli.laptop.layout import Layout, State
 from modelyard.cli.output import Failed, console
-from modelyard.cli.survey import reason, state_of, survey
+from modelyard.cli.survey import Node, reason, state_of, survey
+from modelyard.kube.builtin import Deployment, Pod, ReplicaSet, StatefulSet
 from modelyard.kube.client import Client
 from modelyard.kube.config import connect
 from modelyard.kube.errors import ApiError, Conflict, NotFound, Unreachable
@@ -25,6 +26,7 @@ from modelyard.operators.registry import load
 from modelyard.runtime.operator import Operator
 
 MANAGER = "modelyard-up"
+_LASTING_KINDS = frozenset((Deployment, StatefulSet, ReplicaSet, Pod))
 _LOOK_SECONDS = 1.0
 _WAITING_KINDS = frozenset(("Deployment", "StatefulSet", "Job", "Pod", "PersistentVolumeClaim"))
 
@@ -149,19 +151,24 @@ async def _until_ready(
     told: set[tuple[Kind, Key]] = set()
     why, look_again = "", 0.0
     while True:
-        waiting: list[tuple[Kind, Key, str]] = []
+        waiting: dict[tuple[Kind, Key], str] = {}
         for kind, key in applied:
             problem = await _problem(client, kind, key, kind in custom)
             if problem:
-                waiting.append((kind, key, problem))
-            elif kind in custom and (kind, key) not in told:
+                waiting[kind, key] = problem
+        # What a resource says of itself may date from the last run; its pods tell.
+        ready = [root for root in applied if root[0] in custom and root not in waiting and root not in told]
+        waiting |= await _not_started(client, operators, ready)
+        for kind, key in ready:
+            if (kind, key) not in waiting:
                 told.add((kind, key))
                 progress.line(f"{kind.kind} {key} is available", "green")
         if not waiting:
             return
         if clock() >= look_again:
             # A close look reads most of the cluster, which has better things to do while it starts.
-            why = await _explained(client, operators, *waiting[0])
+            (kind, key), problem = next(iter(waiting.items()))
+            why = await _explained(client, operators, kind, key, problem)
             progress.waiting(why)
             look_again = clock() + _LOOK_SECONDS
         if clock() > deadline:
@@ -183,6 +190,27 @@ async def _problem(client: Client, kind: Kind, key: Key, custom: bool) -> str:
             return f"{kind.kind} {key} has not said anything yet" if _reports(kind) and not says else ""
         return "" if ready else f"{kind.kind} {key.name} is not ready: {why}"
     return "" if ready is not False else f"{kind.kind} {key}: {why or state}"
+
+
+async def _not_started(
+    client: Client, operators: Sequence[Operator], resources: Sequence[tuple[Kind, Key]]
+) -> dict[tuple[Kind, Key], str]:
+    """Those of the resources whose workloads do not run, and why."""
+    found: dict[tuple[Kind, Key], str] = {}
+    for root in await survey(client, operators) if resources else ():
+        culprit = _idle_workload(root)
+        if (root.kind, root.key) in resources and culprit is not None:
+            found[root.kind, root.key] = f"{root.title} is not ready: {culprit.title}: {culprit.why}"
+    return found
+
+
+def _idle_workload(node: Node) -> Node | None:
+    for child in node.children:
+        if child.kind in _LASTING_KINDS:
+            culprit = child if child.ready is False else _idle_workload(child)
+            if culprit is not None:
+                return culprit
+    return None
 
 
 async def _explained(client: Client, operators: Sequence[Operator], kind: Kind, key: Key, problem: str) -> str:

@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import base64
 import contextlib
-import ctypes
 import gc
 import logging
 import os
@@ -20,11 +19,10 @@ from typing import TYPE_CHECKING
 
 from modelyard.kube.times import utc_now
 from modelyard.local.apiserver.tls import Identity, write_private
+from modelyard.runtime.footprint import keep_small
 
 if TYPE_CHECKING:
     from modelyard.local.apiserver.server import ApiServer
-
-_MMAP_THRESHOLD, _ARENA_MAX = -3, -8
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,7 +83,7 @@ async def serve(
     from modelyard.local.apiserver.server import ApiServer
 
     written = kubeconfig or directory / "kubeconfig"
-    _give_back_memory()
+    keep_small()
     # The thread that writes to the disk needs the interpreter only for moments, and every request waits for it.
     sys.setswitchinterval(0.0005)
     stop = asyncio.Event()
@@ -108,14 +106,6 @@ async def serve(
         print(f"serving on {url}, kubeconfig: {written}", flush=True)
         on_ready()
         await stop.wait()
-
-
-def _give_back_memory() -> None:
-    """glibc keeps large buffers for later once it has seen some; a server that idles most of the time gives them back."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(_MMAP_THRESHOLD, 128 * 1024)
-        mallopt(_ARENA_MAX, 2)
 
 
 async def _listen(server: ApiServer, record: Path, host: str, port: int) -> str:

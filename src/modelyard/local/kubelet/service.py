@@ -51,6 +51,7 @@ _FOLLOWED = (
     builtin.PersistentVolume, builtin.NetworkPolicy,
 )  # fmt: skip
 _LISTEN_SOON, _LISTEN_LATER = 1.0, 15.0
+_FIRST_REPORTS_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +162,19 @@ class Kubelet:
         await self._kill_unknown()
         await self._node_keeper.register()
         self._node_keeper.start()
+        await self._first_reports()
         self._background = [
             asyncio.create_task(self._follow_network(), name="network"),
             asyncio.create_task(self._check_listeners(), name="listeners"),
         ]
+
+    async def _first_reports(self) -> None:
+        """A kubelet that is ready has said what it found: nobody goes on trusting what the last one said of these pods."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_REPORTS_SECONDS):
+                for uid, worker in list(self.workers.items()):
+                    await worker.reported.wait()
+                    await self.writer.flush(uid)
 
     async def stop(self, *, end_pods: bool = True, grace: float | None = None) -> None:
         """Leave. With `end_pods` containers are ended gracefully first; else the keeper holds them for the next kubelet."""

@@ -75,6 +75,8 @@ class PodWorker:
         self._stale_volumes = False
         self._terminate: asyncio.Task[None] | None = None
         self._reported: Object = {}
+        self.reported = asyncio.Event()
+        """Set once it has said what it found."""
         self._gone = False
         self._adopted = processes
         self.facts = self._recall()
@@ -354,6 +356,7 @@ class PodWorker:
             self._reported = status
             self._around.report(self.pod, status)
             self._save()
+        self.reported.set()
 
     def _save(self) -> None:
         if self.directory.is_dir():
