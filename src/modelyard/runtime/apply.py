@@ -43,6 +43,10 @@ class Made:
     retry_after: float | None = None
 
 
+class OwnerGone(Exception):
+    """The owner of the children is no longer there, though our cache still shows it."""
+
+
 class ChildFailed(Exception):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.message)
@@ -127,6 +131,8 @@ class Applier:
         if ownership.resolve(child, self.owner, kind) is Ownership.CONTRIBUTED:
             message = f"{kind.kind} {key} does not exist, so nothing can be contributed to it"
             raise ChildFailed(Failure(kind, key, "ApplyFailed", message, retryable=False))
+        if self.memory.child(kind, key).desired:
+            await self._check_owner()
         desired = stored(kind, ownership.stamp(child, self.owner, kind))
         self._check_contested(placed, desired, "deleted")
         full = desired
@@ -170,6 +176,14 @@ class Applier:
         ]
         made = await self.cluster.patch(placed.kind, placed.key, body)
         return Seen(made, managed_by(made, manager))
+
+    async def _check_owner(self) -> None:
+        """A child that has gone may have gone with its owner: then it is not made again, only to be collected again."""
+        if self.owner.kind is None:
+            return
+        found = await self.cluster.read(self.owner.kind, self.owner.key, self.manager)
+        if found is None or found.uid != self.owner.uid:
+            raise OwnerGone(f"{self.owner.kind.kind} {self.owner.key} is gone")
 
     async def _update(self, placed: Placed, manager: str, seen: Seen, *, force: bool) -> Made:
         kind, key, child = placed.kind, placed.key, placed.child

@@ -11,6 +11,7 @@ from typing import Protocol
 from modelyard.kube.errors import ApiError, Conflict, NotFound, TooManyRequests, Unauthorized, Unreachable
 from modelyard.kube.kinds import Key, Kind
 from modelyard.runtime.apicluster import ApiCluster, NotLeading, Shared
+from modelyard.runtime.apply import OwnerGone
 from modelyard.runtime.cache import Cache
 from modelyard.runtime.cluster import declared_kinds
 from modelyard.runtime.controller import Controller, Fixed
@@ -193,7 +194,7 @@ class Engine:
             result = await made.run()
         except NotLeading:
             return "error"
-        except (Conflict, NotFound) as error:
+        except (Conflict, NotFound, OwnerGone) as error:
             # Our view was a moment too old; nothing is wrong with the resource.
             log.debug("stale view: %s", error)
             self.queue.add_rate_limited(key)

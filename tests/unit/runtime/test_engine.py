@@ -609,3 +609,20 @@ async def test_a_wrong_type_in_the_resource_is_a_condition_not_a_crash() -> None
         assert "$.spec.size" in said["message"]
         with pytest.raises(NotFound):
             await bench.user.get(ConfigMap, "shop", "c")
+
+
+async def test_children_are_not_made_again_for_an_owner_that_has_gone_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its watch is late: we still see it, while the garbage collector takes its children."""
+    asked: list[str] = []
+    async with running(controller(lambda r, w: Desired([config(text="a")]))) as bench:
+        await bench.greet()
+        (cache,) = [cache for cache in bench.manager.caches if cache.selection.kind == GREETING.kind]
+        monkeypatch.setattr(cache, "remove", lambda entry: asked.append("late"))
+        await bench.user.delete(GREETING.kind, "shop", "hi")
+        await asyncio.sleep(60.0)
+        assert asked == ["late"]
+        assert await bench.user.find(ConfigMap, "shop", "c") is None
+        made = [
+            entry for entry in bench.server.journal.entries(resource="configmaps", name="c") if entry["status"] == 201
+        ]
+        assert len(made) == 1

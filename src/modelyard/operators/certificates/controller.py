@@ -108,7 +108,9 @@ def _after_cert_manager(left: Object, world: World) -> Desired:
     """What cert-manager wrote while it was chosen goes, but not before it was told to stop: else it would write it again."""
     if world.owned(builtin.Certificate):
         return Desired()
-    return Desired(edits=[Edit(builtin.Secret, key_of(left), resource_version_of(left), None)])
+    # It does not say that it is this Service's, so nobody tells us that it has gone.
+    edit = Edit(builtin.Secret, key_of(left), resource_version_of(left), None)
+    return Desired(edits=[edit], requeue_after=1.0)
 
 
 def issuer_of(settings: CertificateSettings, world: World) -> Issuer:

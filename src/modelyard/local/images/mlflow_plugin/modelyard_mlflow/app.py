@@ -55,7 +55,7 @@ class Guard:
         if self._prefix and path.startswith(self._prefix):
             path = path.removeprefix(self._prefix) or "/"
         if PUBLIC.match(path):
-            await self._app(scope, receive, send)
+            await self._app(scope, receive, through_the_server(send) if path.endswith("/server-info") else send)
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         try:
@@ -165,6 +165,41 @@ def bearer(headers: dict[str, str]) -> str:
         message = "Authentication is needed: send a Kubernetes token (MLFLOW_TRACKING_TOKEN) as bearer token"
         raise Refused(401, "UNAUTHENTICATED", message)
     return token
+
+
+def through_the_server(send: Send) -> Send:
+    """An answer about the server in which clients are not sent to its store themselves, unless that is asked for.
+
+    Servers offer it for every S3 store, but a store inside the cluster has no name that is known outside of it.
+    """
+    direct = {
+        capability: os.environ.get(variable, "").lower() in ("true", "1")
+        for capability, variable in (
+            ("multipart_downloads_enabled", "MLFLOW_ENABLE_PROXY_MULTIPART_DOWNLOAD"),
+            ("multipart_uploads_enabled", "MLFLOW_ENABLE_PROXY_MULTIPART_UPLOAD"),
+        )
+    }
+    start: Message = {}
+    body = b""
+
+    async def corrected(message: Message) -> None:
+        nonlocal start, body
+        if message["type"] == "http.response.start":
+            start = message
+            return
+        body += message.get("body", b"")
+        if message.get("more_body"):
+            return
+        said = json.loads(body) if start["status"] == 200 and body else None
+        if isinstance(said, dict):
+            answer = said | {name: said[name] and wanted for name, wanted in direct.items() if name in said}
+            body = json.dumps(answer).encode()
+        size = (b"content-length", str(len(body)).encode())
+        headers = [*((name, value) for name, value in start["headers"] if name.lower() != size[0]), size]
+        await send({**start, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    return corrected
 
 
 async def refuse(send: Send, refusal: Refused) -> None:
