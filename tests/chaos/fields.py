@@ -57,12 +57,21 @@ class FieldSweep:
     condition: str = "Available"
     """The condition that carries them."""
 
+    @property
+    def _schema(self) -> Object:
+        versions = definition_of(self.definition)["spec"]["versions"]
+        stored = next(version for version in versions if version["storage"])
+        schema: Object = stored["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        return schema
+
+    def leaves(self) -> list[str]:
+        """The paths of all plain values that the schema has."""
+        return [path for top, part in self._schema["properties"].items() for path in _leaves(part, top)]
+
     def changes(self) -> list[Change]:
-        version = definition_of(self.definition)["spec"]["versions"]
-        schema = next(v for v in version if v["storage"])["schema"]["openAPIV3Schema"]["properties"]["spec"]
         return [
             Change(path, top, value)
-            for top, part in schema["properties"].items()
+            for top, part in self._schema["properties"].items()
             for path, value in self._values(part, self.spec.get(top), top)
             if value != self.spec.get(top)
         ]
@@ -214,6 +223,18 @@ class _Ground:
                 return now
             last = now
         raise AssertionError("the cluster does not come to rest")
+
+
+def _leaves(schema: Object, path: str) -> Iterator[str]:
+    if properties := schema.get("properties"):
+        for name, part in properties.items():
+            yield from _leaves(part, f"{path}.{name}")
+    elif isinstance(more := schema.get("additionalProperties"), dict):
+        yield from _leaves(more, f"{path}.*")
+    elif schema.get("type") == "array":
+        yield from _leaves(schema["items"], f"{path}[]")
+    else:
+        yield path
 
 
 def _comparable(value: Any) -> Any:
