@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from modelyard.local.apiserver.requests import Request
 
@@ -10,8 +10,7 @@ _VERBS = {"POST": "create", "GET": "get", "PUT": "update", "PATCH": "patch", "DE
 _NAMESPACE_SUBRESOURCES = ("status", "finalize")
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """What a request is about."""
 
     verb: str

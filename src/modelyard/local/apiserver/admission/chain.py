@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
 
-from modelyard.kube.kinds import Object
+from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.times import utc_now
 from modelyard.local.apiserver.admission.plugins import (
     ClaimResize,
@@ -25,6 +25,8 @@ from modelyard.local.apiserver.auth.escalation import EscalationGuard
 from modelyard.local.apiserver.hooks import Admission
 from modelyard.local.apiserver.scale import SCALE, scale_of, set_replicas
 from modelyard.local.apiserver.store import Store
+
+_REMEMBERED = 500
 
 
 class AdmissionChain:
@@ -49,12 +51,23 @@ class AdmissionChain:
             OneDefaultPriority(store),
             SigningRequests(clock),
         )
+        self._known: dict[tuple[str, Kind, str], tuple[Plugin, ...]] = {}
         self._webhooks = webhooks
         self._guard = guard
 
+    def _concerned(self, admission: Admission) -> tuple[Plugin, ...]:
+        key = (admission.operation, admission.resource.kind, admission.subresource)
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            found = tuple([plugin for plugin in self._plugins if plugin.concerns(admission)])
+            self._known[key] = found
+        return found
+
     def concerns(self, admission: Admission) -> bool:
         return (
-            any(plugin.concerns(admission) for plugin in self._plugins)
+            bool(self._concerned(admission))
             or (self._guard is not None and self._guard.concerns(admission))
             or self._webhooks.concerns(admission)
         )
@@ -83,17 +96,15 @@ class AdmissionChain:
         return obj
 
     async def _mutate_own(self, admission: Admission, obj: Object | None, old: Object | None) -> None:
-        for plugin in self._plugins:
-            if plugin.concerns(admission):
-                await plugin.mutate(admission, obj, old)
+        for plugin in self._concerned(admission):
+            await plugin.mutate(admission, obj, old)
 
     async def validate(self, admission: Admission, obj: Object | None, old: Object | None) -> None:
         if _scales(admission) and obj is not None and old is not None:
             obj, old = _scales_of(admission, obj, old)
             admission = _as_scale(admission)
-        for plugin in self._plugins:
-            if plugin.concerns(admission):
-                await plugin.validate(admission, obj, old)
+        for plugin in self._concerned(admission):
+            await plugin.validate(admission, obj, old)
         if self._webhooks.concerns(admission):
             await self._webhooks.validate(admission, obj, old)
 

@@ -141,11 +141,8 @@ class Webhooks:
 
     def concern(self, admission: Admission) -> bool:
         """Whether any webhook has a rule for such a request; selectors are looked at later."""
-        return any(
-            self._match(webhook, admission) is not None
-            for mutating in (True, False)
-            for webhook in self.all(mutating=mutating)
-        )
+        webhooks = self.all(mutating=True) + self.all(mutating=False)
+        return bool(webhooks) and any(self._match(webhook, admission) is not None for webhook in webhooks)
 
     def _match(self, webhook: Webhook, admission: Admission) -> Invocation | None:
         resource = admission.resource

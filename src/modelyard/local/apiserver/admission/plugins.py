@@ -38,7 +38,8 @@ _INGRESS_CLASS = "kubernetes.io/ingress.class"
 class Plugin(Protocol):
     """One step of admission. Both methods may raise a Problem."""
 
-    def concerns(self, admission: Admission) -> bool: ...
+    def concerns(self, admission: Admission) -> bool:
+        """By operation, kind and subresource alone: the answer is remembered."""
 
     async def mutate(self, admission: Admission, obj: Object | None, old: Object | None) -> None:
         """May change the object in place."""
@@ -58,8 +59,7 @@ class _Passive:
 
 
 def creates(admission: Admission, kind: Kind) -> bool:
-    wanted = admission.operation == "CREATE" and admission.resource.kind.plural == kind.plural
-    return wanted and admission.resource.kind == kind and not admission.subresource
+    return admission.operation == "CREATE" and admission.resource.kind == kind and not admission.subresource
 
 
 class NamespaceLifecycle(_Passive):
@@ -118,7 +118,7 @@ class DefaultStorageClass(_Passive):
         self._store = store
 
     def concerns(self, admission: Admission) -> bool:
-        return creates(admission, PersistentVolumeClaim) and self._store.count(StorageClass.resource) > 0
+        return creates(admission, PersistentVolumeClaim)
 
     async def mutate(self, admission: Admission, obj: Object | None, old: Object | None) -> None:
         if obj is None or obj["spec"].get("storageClassName") is not None:
@@ -137,7 +137,7 @@ class DefaultIngressClass(_Passive):
         self._store = store
 
     def concerns(self, admission: Admission) -> bool:
-        return creates(admission, Ingress) and self._store.count(IngressClass.resource) > 0
+        return creates(admission, Ingress)
 
     async def mutate(self, admission: Admission, obj: Object | None, old: Object | None) -> None:
         if obj is None or obj["spec"].get("ingressClassName") is not None:
