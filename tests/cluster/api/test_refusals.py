@@ -204,3 +204,70 @@ async def test_statuses_that_cannot_be(api: Api, kind: Kind, body: Object, statu
     assert made.status == 201, made.body
     answer = await call(api, "PATCH", kind.path(namespace, "a", "status"), {"status": status}, type=MERGE)
     assert [field for field, _ in answer.causes] == fields
+
+
+async def test_a_scale_can_be_applied(api: Api) -> None:
+    namespace = await api.namespace()
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE, "replicas": 1}
+    await call(api, "POST", builtin.Deployment.path(namespace), {"metadata": {"name": "a"}, "spec": spec})
+    path = builtin.Deployment.path(namespace, "a", "scale")
+    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 2}}
+    refused = await call(api, "PATCH", path, scale, type=APPLY, fieldManager="scaler")
+    assert refused.status == 409
+    assert [field for field, _ in refused.causes] == [".spec.replicas"]
+    forced = await call(api, "PATCH", path, scale, type=APPLY, fieldManager="scaler", force="true")
+    assert forced.body["spec"] == {"replicas": 2}
+    live = await api.client.get(builtin.Deployment, namespace, "a")
+    owners = [
+        entry for entry in live["metadata"]["managedFields"] if "f:replicas" in entry["fieldsV1"].get("f:spec", {})
+    ]
+    assert [(entry["manager"], entry["operation"], entry["subresource"]) for entry in owners] == [
+        ("scaler", "Apply", "scale")
+    ]
+    assert owners[0]["apiVersion"] == "apps/v1"
+
+
+async def test_a_generated_prefix_matters_at_creation(api: Api) -> None:
+    namespace = await api.namespace()
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE}
+    await call(api, "POST", builtin.Deployment.path(namespace), {"metadata": {"name": "a"}, "spec": spec})
+    await call(api, "POST", builtin.ConfigMap.path(namespace), {"metadata": {"name": "a"}})
+    prefix = {"metadata": {"generateName": "Bad_"}}
+    kept = await call(api, "PATCH", builtin.Deployment.path(namespace, "a"), prefix, type=MERGE)
+    assert kept.status == 200
+    refused = await call(api, "PATCH", builtin.ConfigMap.path(namespace, "a"), prefix, type=MERGE)
+    assert [field for field, _ in refused.causes] == ["metadata.generateName"]
+
+
+async def test_a_service_without_a_name_gets_no_address(api: Api) -> None:
+    answer = await call(api, "POST", builtin.Service.path(await api.namespace()), {"spec": {"ports": [{"port": 80}]}})
+    assert [field for field, _ in answer.causes] == ["spec.clusterIPs"]
+
+
+async def test_a_list_of_any_state_is_whole(api: Api) -> None:
+    namespace = await api.namespace()
+    for name in ("a", "b", "c"):
+        await call(api, "POST", builtin.Secret.path(namespace), {"metadata": {"name": name}})
+    answer = await call(api, "GET", builtin.Secret.path(namespace), limit="1", resourceVersion="0")
+    assert "continue" not in answer.body["metadata"]
+
+
+async def test_labels_of_an_endpoint_slice_count(api: Api) -> None:
+    namespace = await api.namespace()
+    await call(
+        api,
+        "POST",
+        builtin.EndpointSlice.path(namespace),
+        {"metadata": {"name": "a"}, "addressType": "IPv4", "endpoints": []},
+    )
+    change = {"metadata": {"labels": {"a": "b"}}}
+    answer = await call(api, "PATCH", builtin.EndpointSlice.path(namespace, "a"), change, type=MERGE)
+    assert answer.body["metadata"]["generation"] == 2
+
+
+async def test_what_pods_are_told_when_they_go(api: Api) -> None:
+    namespace = await api.namespace()
+    await call(api, "POST", builtin.Pod.path(namespace), {"metadata": {"name": "a"}, "spec": TEMPLATE["spec"]})
+    answer = await call(api, "DELETE", builtin.Pod.path(namespace, "a"))
+    assert answer.body["metadata"]["deletionGracePeriodSeconds"] == 0
+    assert answer.body["metadata"]["generation"] == 2

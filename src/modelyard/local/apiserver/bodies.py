@@ -128,13 +128,29 @@ def _check_depth(body: bytes, value: Any) -> None:
 def decode_yaml(body: bytes) -> tuple[Any, list[str]]:
     if body.lstrip()[:1] in (b"{", b"["):
         try:
-            return decode_json(body)
+            value, duplicates = decode_json(body)
+            return _whole_numbers(value) if _FRACTION.search(body) else value, duplicates
         except Unreadable:
             pass
     # Loaded with the first body that is not JSON.
     from modelyard.local.apiserver.yaml_bodies import decode
 
-    return decode(body)
+    value, duplicates = decode(body)
+    return _whole_numbers(value), duplicates
+
+
+_FRACTION = re.compile(rb"[0-9][.eE]")
+
+
+def _whole_numbers(value: Any) -> Any:
+    """On its way through YAML a number like 2.0 becomes 2."""
+    if type(value) is float and value.is_integer() and abs(value) < 2**63:
+        return int(value)
+    if type(value) is dict:
+        return {key: _whole_numbers(one) for key, one in value.items()}
+    if type(value) is list:
+        return [_whole_numbers(one) for one in value]
+    return value
 
 
 def summary(body: bytes) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from modelyard.kube.kinds import Kind, Object
@@ -24,21 +24,30 @@ class FieldChecks:
         self._read_metadata: Reader | None = reader_for(_OBJECT_META)
 
     def check(
-        self, resource: ServedResource, obj: Object, duplicates: Sequence[str], mode: FieldValidation
+        self,
+        resource: ServedResource,
+        obj: Object,
+        duplicates: Sequence[str],
+        mode: FieldValidation,
+        *,
+        applied: bool = False,
     ) -> list[str]:
         """Drops unknown fields in place. Strict: the first writes are refused with all of them; Warn: their texts come back."""
-        texts = self.findings(resource, obj, duplicates)
+        texts = self.findings(resource, obj, duplicates, applied=applied)
         if not texts or mode == "Ignore":
             return []
         if mode == "Strict":
             raise problems.bad_request(f"{_undecodable(resource.kind)}: {strict_error(texts)}")
         return texts
 
-    def findings(self, resource: ServedResource, obj: Object, duplicates: Sequence[str] = ()) -> list[str]:
+    def findings(
+        self, resource: ServedResource, obj: Object, duplicates: Sequence[str] = (), *, applied: bool = False
+    ) -> list[str]:
         """What strict decoding would complain of, in its order; unknown fields are dropped from the object."""
         strategy = resource.strategy
         if isinstance(strategy, CustomStrategy):
-            return self._custom_findings(resource.kind, strategy, obj, duplicates)
+            settle = strategy.settle_applied if applied else strategy.settle
+            return self._custom_findings(resource.kind, settle, obj, duplicates)
         schema = resource.schema or builtin_schema(resource.kind)
         if schema is None:
             return [_duplicate(path) for path in duplicates]
@@ -47,7 +56,7 @@ class FieldChecks:
         return texts
 
     def _custom_findings(
-        self, kind: Kind, strategy: CustomStrategy, obj: Object, duplicates: Sequence[str]
+        self, kind: Kind, settle: Callable[[Object], list[str]], obj: Object, duplicates: Sequence[str]
     ) -> list[str]:
         texts = [_duplicate(path) for path in duplicates]
         metadata = obj.get("metadata")
@@ -58,7 +67,7 @@ class FieldChecks:
         if obj.get("kind", kind.kind) != kind.kind:
             # What is of another kind has no schema; validation refuses it.
             return texts
-        return texts + [_unknown(path) for path in strategy.settle(obj)]
+        return texts + [_unknown(path) for path in settle(obj)]
 
     def _read(self, kind: Kind, metadata: Object) -> Object:
         """The metadata of a custom resource is read as that of any other object: a label that is null is empty."""

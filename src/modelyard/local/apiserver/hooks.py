@@ -83,10 +83,17 @@ FieldValidation = Literal["Strict", "Warn", "Ignore"]
 
 class FieldChecker(Protocol):
     def check(
-        self, resource: ServedResource, obj: Object, duplicates: Sequence[str], mode: FieldValidation
+        self,
+        resource: ServedResource,
+        obj: Object,
+        duplicates: Sequence[str],
+        mode: FieldValidation,
+        *,
+        applied: bool = False,
     ) -> list[str]:
         """Decodes as Kubernetes would, in place: drops unknown fields, refuses wrong types (400). `duplicates` are the paths of
-        keys that the body gave twice. Strict: unknown or duplicate fields raise a Problem; Warn: the texts are returned."""
+        keys that the body gave twice. Strict: unknown or duplicate fields raise a Problem; Warn: the texts are returned.
+        `applied`: the object came of a server-side apply, whose nulls are kept."""
 
 
 class Tables(Protocol):
@@ -130,7 +137,13 @@ class NoAdmission:
 
 class NoFieldChecks:
     def check(
-        self, resource: ServedResource, obj: Object, duplicates: Sequence[str], mode: FieldValidation
+        self,
+        resource: ServedResource,
+        obj: Object,
+        duplicates: Sequence[str],
+        mode: FieldValidation,
+        *,
+        applied: bool = False,
     ) -> list[str]:
         return []
 

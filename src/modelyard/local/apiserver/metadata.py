@@ -27,7 +27,7 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _RANDOM = random.Random()
 """Of its own: a program that seeds the common one must not get the same uids again."""
 _ANNOTATION_BYTES = 256 * 1024
-_STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
+STANDARD_FINALIZERS = ("kubernetes", "orphan", "foregroundDeletion")
 _IMMUTABLE = "field is immutable"
 _ORDER = ("kind", "apiVersion", "metadata")
 _SYSTEM = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink")
@@ -98,12 +98,12 @@ def carry_over(new: Object, old: Object) -> None:
     new.pop("selfLink", None)
 
 
-def check(resource: ServedResource, obj: Object) -> list[Cause]:
+def check(resource: ServedResource, obj: Object, *, update: bool = False) -> list[Cause]:
     """What is wrong with an object's metadata, old or new."""
     metadata = obj["metadata"]
     causes: list[Cause] = []
     name = metadata.get("name", "")
-    if metadata.get("generateName"):
+    if metadata.get("generateName") and (resource.strategy.prefix_always or not update):
         # The part that the server adds makes up for a trailing dash.
         wrong = resource.strategy.canonical_name({"metadata": {"generateName": metadata["generateName"]}})
         if wrong:
@@ -213,7 +213,7 @@ def _finalizer_causes(finalizers: Sequence[str], *, custom: bool) -> list[Cause]
     path = "metadata.finalizers"
     for index, name in enumerate(finalizers):
         causes += [invalid_value(path, name, message) for message in names.label_key(name)]
-        if not custom and "/" not in name and name not in _STANDARD_FINALIZERS:
+        if not custom and "/" not in name and name not in STANDARD_FINALIZERS:
             message = "name is neither a standard finalizer name nor is it fully qualified"
             causes.append(invalid_value(f"{path}[{index}]", name, message))
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from modelyard.kube import patches
+from modelyard.kube.gotext import go_text
 from modelyard.kube.kinds import Kind, Object
 from modelyard.local.apiserver import bodies, problems
 from modelyard.local.apiserver.bodies import Unreadable
@@ -106,36 +107,31 @@ class Patches:
             assert raw is not None
             result = self.patched(write.resource, raw, patch, patch_type)
             _check_kind(write.resource, result)
-            obj = self._accepted(write, result)
+            obj = self._accepted(write, result, patch, patch_type)
             self._writes.check_name(write, obj)
             return obj
 
         return patched
 
-    def _accepted(self, write: Write, result: Object) -> Object:
+    def _accepted(self, write: Write, result: Object, patch: bytes, patch_type: str) -> Object:
         try:
             return self._writes.accept(write, result, [])
         except Problem as problem:
             if problem.code != 400 or "cannot be handled as" not in problem.message:
                 raise
             why = problem.message.split("cannot be handled as", 1)[1].partition(": ")[2]
-            cause = problems.invalid_value("patch", encode(result).decode(), why)
+            if patch_type == STRATEGIC_PATCH:
+                # The only one whose result Kubernetes does not read from JSON.
+                shown, why = go_text(read_patch(patch, patch_type)), _unconverted(why)
+            else:
+                shown = encode(result).decode()
+            cause = problems.invalid_value("patch", shown, why)
             raise problems.invalid(_NO_KIND, "", [cause]) from None
 
     def apply(self, write: Write, config: Object, duplicates: list[str]) -> Transform:
         """For server-side apply."""
         resource = write.resource
-        kind = resource.kind
-        if config.get("kind") != kind.kind or config.get("apiVersion") != kind.api_version:
-            group, _, version = str(config.get("apiVersion") or "").rpartition("/")
-            given = f"{group}/{version}, Kind={config.get('kind') or ''}"
-            raise problems.bad_request(f"invalid object type: {given}")
-        metadata = config.setdefault("metadata", {}) or {}
-        config["metadata"] = metadata
-        if not isinstance(metadata, dict):
-            raise problems.bad_request("metadata must be an object")
-        if metadata.get("managedFields") is not None:
-            raise problems.bad_request("metadata.managedFields must be nil")
+        check_applied(resource.kind, config)
         self._check_duplicates(write, duplicates)
         pristine = encode(config)
         first = True
@@ -160,14 +156,13 @@ class Patches:
 
     def _converted(self, write: Write, merged: Object, metadata: Object) -> Object:
         try:
-            return self._writes.accept(write, merged, [])
+            return self._writes.accept(write, merged, [], applied=True)
         except Problem as problem:
             kind = write.resource.kind
             if problem.code != 400 or "cannot be handled as" not in problem.message or write.resource.custom:
                 raise
             why = problem.message.split("cannot be handled as", 1)[1].partition(": ")[2]
-            if why.startswith("illegal base64 data"):
-                why = f"error decoding from json: {why}"
+            why = _unconverted(why)
             title = f"{kind.group}/{kind.version}, Kind={kind.kind}"
             named = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
             message = (
@@ -184,6 +179,25 @@ class Patches:
         if write.options.field_validation == "Strict":
             raise problems.bad_request(f"error strict decoding patch: strict decoding error: {', '.join(texts)}")
         write.warnings += texts
+
+
+def check_applied(kind: Kind, config: Object) -> None:
+    """A configuration must be of the kind that it is applied to, and says nothing about who manages what."""
+    if config.get("kind") != kind.kind or config.get("apiVersion") != kind.api_version:
+        group, _, version = str(config.get("apiVersion") or "").rpartition("/")
+        given = f"{group}/{version}, Kind={config.get('kind') or ''}"
+        raise problems.bad_request(f"invalid object type: {given}")
+    metadata = config.setdefault("metadata", {}) or {}
+    config["metadata"] = metadata
+    if not isinstance(metadata, dict):
+        raise problems.bad_request("metadata must be an object")
+    if metadata.get("managedFields") is not None:
+        raise problems.bad_request("metadata.managedFields must be nil")
+
+
+def _unconverted(why: str) -> str:
+    """Why an object made of plain data cannot be one of its kind."""
+    return f"error decoding from json: {why}" if why.startswith("illegal base64 data") else why
 
 
 def _check_kind(resource: ServedResource, result: Object) -> None:

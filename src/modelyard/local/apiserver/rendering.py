@@ -107,10 +107,33 @@ def item_prefix(resource: ServedResource) -> bytes:
 def partial(raw: bytes, version: str = "v1") -> bytes:
     """An object's bytes cut down to PartialObjectMetadata."""
     metadata = bytes(_partials.decode(raw).metadata)
+    if raw.startswith(b'{"kind":"DaemonSet",'):
+        metadata = _without_template_generation(metadata)
     return b'{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/%s","metadata":%s}' % (
         version.encode(),
         metadata,
     )
+
+
+def _without_template_generation(raw: bytes) -> bytes:
+    """The annotation comes with the whole object only: it stands for a field that other versions have in the spec."""
+    metadata = decode(raw)
+    notes = metadata.get("annotations") or {}
+    notes.pop("deprecated.daemonset.template.generation", None)
+    if not notes:
+        metadata.pop("annotations", None)
+    return encode(metadata)
+
+
+_PLAIN_TABLES = frozenset(
+    (
+        "limitranges",
+        "roles.rbac.authorization.k8s.io",
+        "clusterroles.rbac.authorization.k8s.io",
+        "csistoragecapacities.storage.k8s.io",
+    )
+)
+"""Kinds without columns of their own, whose empty tables have null for rows."""
 
 
 class TableMaker:
@@ -135,8 +158,10 @@ class TableMaker:
         cells = [self._tables.cells(self._resource, obj) for obj in objects]
         if listed:
             self._tables.mark_default(self._resource, objects, cells)
-        rows = b",".join(self._row(*parts) for parts in zip(cells, objects, raws, strict=True))
-        return b'{"kind":"Table","apiVersion":"meta.k8s.io/%s","metadata":%s,"columnDefinitions":%s,"rows":[%s]}' % (
+        rows = b"[%s]" % b",".join(self._row(*parts) for parts in zip(cells, objects, raws, strict=True))
+        if not raws and self._resource.storage in _PLAIN_TABLES:
+            rows = b"null"
+        return b'{"kind":"Table","apiVersion":"meta.k8s.io/%s","metadata":%s,"columnDefinitions":%s,"rows":%s}' % (
             self._version.encode(), encode(list_metadata), encode(columns), rows,
         )  # fmt: skip
 

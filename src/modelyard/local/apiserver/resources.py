@@ -26,6 +26,9 @@ class Strategy(Protocol):
     counts_generation: bool
     """Whether objects have `metadata.generation` (a ConfigMap has none)."""
 
+    prefix_always: bool
+    """Whether `metadata.generateName` is looked at by updates too, which do nothing with it."""
+
     metadata_last: bool
     """Whether the metadata of a new object is only looked at when all else about it is right."""
 
@@ -68,6 +71,7 @@ class PlainStrategy:
 
     counts_generation = True
     metadata_last = False
+    prefix_always = False
 
     def __init__(self, *, has_status: bool = False) -> None:
         self.has_status = has_status

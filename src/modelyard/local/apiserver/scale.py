@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.selectors import SelectorError, from_object
 from modelyard.local.apiserver import problems
-from modelyard.local.apiserver.patching import Patches
+from modelyard.local.apiserver.ownership import Ownership
+from modelyard.local.apiserver.patching import Patches, check_applied, read_apply
 from modelyard.local.apiserver.problems import invalid_value
 from modelyard.local.apiserver.resources import PlainStrategy, ServedResource
+from modelyard.local.apiserver.scale_ownership import parent_entries, scale_entries
 from modelyard.local.apiserver.store import decode, encode
 from modelyard.local.apiserver.writes import Transform, Write
 
@@ -86,23 +89,37 @@ def set_replicas(resource: ServedResource, obj: Object, replicas: int) -> None:
     target[last] = replicas
 
 
-def scaling(write: Write, change: Transform) -> Transform:
-    """Turns a change of the Scale into a change of the object that it belongs to."""
+def scaling(
+    write: Write, change: Transform, ownership: Ownership, now: datetime, *, applies: bool = False
+) -> Transform:
+    """Turns a change of the Scale into a change of the object that it belongs to, owners of the replicas included."""
     resource = write.resource
+    version, path = resource.kind.api_version, _paths(resource)[0]
 
     async def scaled(raw: bytes | None) -> Object:
         assert raw is not None
         obj = decode(raw)
-        new = await change(encode(scale_of(resource, obj)))
+        old = scale_of(resource, obj)
+        if owners := scale_entries(obj, version, path):
+            old["metadata"]["managedFields"] = owners
+        new = await change(encode(old))
         _check(write, new)
         replicas = (new.get("spec") or {}).get("replicas") or 0
+        if applies:
+            written = new
+        else:
+            spec = {"spec": {"replicas": replicas}} if replicas else {"spec": {}}
+            written = ownership.update(
+                RESOURCE, {**old, "status": {}}, {**old, "status": {}, **spec}, write.manager, "scale", now
+            )
         set_replicas(resource, obj, replicas)
-        write.owns = replicas != 0
+        metadata = obj["metadata"]
+        metadata["managedFields"] = parent_entries(obj, written, version, path)
         wanted = (new.get("metadata") or {}).get("resourceVersion")
         if wanted:
-            obj["metadata"]["resourceVersion"] = wanted
+            metadata["resourceVersion"] = wanted
         else:
-            obj["metadata"].pop("resourceVersion", None)
+            metadata.pop("resourceVersion", None)
         return obj
 
     return scaled
@@ -143,3 +160,27 @@ def patching(patches: Patches, resource: ServedResource, patch: bytes, patch_typ
         return patches.patched(resource, raw, patch, patch_type if "json-patch" in patch_type else merge)
 
     return patched
+
+
+def applying(write: Write, body: bytes, ownership: Ownership, now: datetime) -> Transform:
+    """A server-side apply of a Scale."""
+    config, _ = read_apply(body)
+    check_applied(SCALE, config)
+
+    async def applied(raw: bytes | None) -> Object:
+        assert raw is not None
+        options = write.options
+        live = decode(raw)
+        merged = ownership.apply(RESOURCE, live, config, options.field_manager, "scale", force=options.force, now=now)
+        if write.resource.custom and merged.get("spec") != live.get("spec"):
+            # Kubernetes cannot do that: it looks for the Scale among the versions of the custom resource.
+            named = f"{config['metadata'].get('namespace', '')}/{config['metadata'].get('name', '')}"
+            raise problems.custom(
+                500,
+                "",
+                f"failed to convert new object ({named}; autoscaling/v1, Kind=Scale) to proper version: "
+                "request to convert CR to an invalid group/version: autoscaling/v1",
+            )
+        return merged
+
+    return applied

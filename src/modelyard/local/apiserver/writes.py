@@ -33,8 +33,6 @@ class Write:
     subresource: str = ""
     manager: str = "unknown"
     warnings: list[str] = field(default_factory=list)
-    owns: bool = True
-    """Whether the writer owns what it changes: nobody owns the zero replicas that a Scale asks for."""
 
     @property
     def dry_run(self) -> bool:
@@ -73,8 +71,9 @@ class Writes:
 
     # Reading what a client sent.
 
-    def accept(self, write: Write, obj: Object, duplicates: list[str]) -> Object:
-        """A body as an object of the resource: fields checked, defaults filled in, in the right namespace."""
+    def accept(self, write: Write, obj: Object, duplicates: list[str], *, applied: bool = False) -> Object:
+        """A body as an object of the resource: fields checked, defaults filled in, in the right namespace.
+        `applied`: the object came of a server-side apply; a custom resource was read from no body then."""
         resource = write.resource
         check_type(resource, obj)
         if not isinstance(obj.get("metadata"), dict):
@@ -86,12 +85,14 @@ class Writes:
                 )
             obj["metadata"] = {}
         try:
-            texts = self._hooks.fields.check(resource, obj, duplicates, write.options.field_validation)
+            mode, as_applied = write.options.field_validation, applied and resource.custom and resource.stored_as_served
+            texts = self._hooks.fields.check(resource, obj, duplicates, mode, applied=as_applied)
         except Problem:
             # What cannot be read at all is refused for that.
             resource.strategy.default(obj)
             raise
-        resource.strategy.default(obj)
+        if not as_applied:
+            resource.strategy.default(obj)
         write.warnings += texts
         self._check_namespace(write, obj)
         return obj
@@ -178,7 +179,7 @@ class Writes:
         if write.dry_run:
             if existing is not None:
                 raise self._exists(resource, name, existing, generated=bool(prefix))
-            return Written(encode(obj), created=True)
+            return Written(await self._as_stored(resource, obj), created=True)
         version = metadata.get("resourceVersion") or ""
         if version.isdecimal() and int(version):
             # Any other version cannot be read, and so is as good as none.
@@ -309,8 +310,6 @@ class Writes:
         if not applying:
             meta.drop_empty(new["metadata"])
             new = self._ownership.update(resource, live, new, write.manager, subresource, self._clock())
-            if not write.owns:
-                _disown(new["metadata"], write)
         admission = write.admission("UPDATE", options_kind)
         admits = not unchecked and self._hooks.admitter.concerns(admission)
         if admits:
@@ -325,7 +324,7 @@ class Writes:
             metadata["generation"] = old_metadata.get("generation", 0) + 1
         causes: list[Cause] = []
         if not unchecked:
-            causes = meta.check(resource, new) + meta.check_update(metadata, old_metadata)
+            causes = meta.check(resource, new, update=True) + meta.check_update(metadata, old_metadata)
             if resource.custom:
                 # Kubernetes looks twice, and tells what it finds each time.
                 causes += meta.check_contents(metadata) + strategy.validate(new, live, subresource)
@@ -347,8 +346,16 @@ class Writes:
                 await self._store.remove(current)
             return Written(encode(new))
         if write.dry_run:
-            return Written(encode(new))
+            return Written(await self._as_stored(resource, new))
         return await self._put(write, new, current)
+
+    @staticmethod
+    async def _as_stored(resource: ServedResource, obj: Object) -> bytes:
+        """What a read would give back: a version that does not have all of an object's fields loses them."""
+        if resource.stored_as_served or resource.convert is None:
+            return encode(obj)
+        kept = await rendering.to_storage(obj, resource)
+        return encode((await resource.convert([kept], resource.kind.api_version))[0])
 
     async def _put(self, write: Write, obj: Object, expected: Stored | None, *, created: bool = False) -> Written:
         resource = write.resource
@@ -398,15 +405,6 @@ def _kind_of(resource: ServedResource, obj: Object) -> Kind:
     """The kind that a refusal names: the one that the object says it is of."""
     kind = resource.kind
     return kind if _is_kind(resource, obj) else Kind(kind.group, kind.version, str(obj["kind"]), kind.plural)
-
-
-def _disown(metadata: Object, write: Write) -> None:
-    mine = (write.manager, "Update", write.subresource)
-    metadata["managedFields"] = [
-        entry
-        for entry in metadata.get("managedFields") or ()
-        if (entry.get("manager"), entry.get("operation"), entry.get("subresource", "")) != mine
-    ]
 
 
 def _finishes_deletion(new: Object, old: Object) -> bool:

@@ -203,8 +203,23 @@ def autoscaler_status(new: Object, old: Object) -> list[Cause]:
 
 
 RULES = (
-    Rules(builtin.HorizontalPodAutoscaler, autoscaler, check_status=autoscaler_status, generation="spec", status=True),
-    Rules(HPA_V1, autoscaler, check_status=autoscaler_status, default=_default_v1, generation="spec", status=True),
+    Rules(
+        builtin.HorizontalPodAutoscaler,
+        autoscaler,
+        check_status=autoscaler_status,
+        generation="spec",
+        status=True,
+        prefix_always=False,
+    ),
+    Rules(
+        HPA_V1,
+        autoscaler,
+        check_status=autoscaler_status,
+        default=_default_v1,
+        generation="spec",
+        status=True,
+        prefix_always=False,
+    ),
     Rules(
         builtin.PodDisruptionBudget,
         disruption_budget,

@@ -300,7 +300,16 @@ RULES = (
         prepare=_prepare_job,
         generation="spec",
         status=True,
+        prefix_always=False,
         warn=_job_warnings,
     ),
-    Rules(builtin.CronJob, cron_job, cron_job_update, generation="spec", status=True, warn=_cron_warnings),
+    Rules(
+        builtin.CronJob,
+        cron_job,
+        cron_job_update,
+        generation="spec",
+        status=True,
+        prefix_always=False,
+        warn=_cron_warnings,
+    ),
 )

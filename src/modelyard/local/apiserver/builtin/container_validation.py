@@ -418,7 +418,7 @@ def _life(container: Object, path: str) -> list[Cause]:
 def _sleeps(spec: Object, field: str) -> list[Cause]:
     """A hook may not sleep for longer than the pod has to end."""
     grace = spec.get("terminationGracePeriodSeconds")
-    if grace is None or grace < 0:
+    if grace is None:
         return []
     found: list[Cause] = []
     for group in ("containers", "initContainers"):

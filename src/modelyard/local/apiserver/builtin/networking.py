@@ -332,8 +332,8 @@ def ingress_status(new: Object, old: Object) -> list[Cause]:
 RULES = (
     Rules(builtin.Ingress, ingress, ingress_update, ingress_status, generation="spec", status=True),
     Rules(builtin.IngressClass, ingress_class, ingress_class_update, generation="spec"),
-    Rules(builtin.NetworkPolicy, network_policy, generation="spec"),
-    Rules(builtin.EndpointSlice, endpoint_slice, endpoint_slice_update, generation="content"),
+    Rules(builtin.NetworkPolicy, network_policy, generation="spec", prefix_always=False),
+    Rules(builtin.EndpointSlice, endpoint_slice, endpoint_slice_update, generation="content and labels"),
     Rules(IP_ADDRESS),
     Rules(SERVICE_CIDR, status=True),
 )

@@ -18,9 +18,9 @@ Check = Callable[[Object], list[Cause]]
 CheckUpdate = Callable[[Object, Object], list[Cause]]
 Prepare = Callable[[Object], None]
 PrepareUpdate = Callable[[Object, Object], None]
-Generation = Literal["", "spec", "spec and annotations", "content"]
+Generation = Literal["", "spec", "spec and annotations", "content", "content and labels"]
 """What `metadata.generation` counts: nothing, changes of the spec (of a Deployment its annotations too), or of everything
-beside metadata and status."""
+beside metadata and status (of an EndpointSlice its labels too)."""
 
 _SYSTEM_FIELDS = frozenset({"apiVersion", "kind", "metadata", "status"})
 
@@ -48,6 +48,8 @@ class Rules:
     status_at_create: bool = False
     """Whether a creator may set the status (a kubelet registers its Node with one)."""
     name: Callable[[str], Sequence[str]] = names.dns_subdomain
+    prefix_always: bool = True
+    """Whether `metadata.generateName` is looked at by updates too, which do nothing with it."""
     metadata_last: bool = False
     """Whether the metadata of a new object is only looked at when all else about it is right."""
     warn: Callable[[Object, Object | None], list[str]] | None = None
@@ -61,6 +63,7 @@ class BuiltinStrategy(PlainStrategy):
         self.rules = rules
         self.counts_generation = rules.generation != ""
         self.metadata_last = rules.metadata_last
+        self.prefix_always = rules.prefix_always
         kind = rules.kind
         self._default = rules.default or DEFAULTS.get(kind)
         self._reader: Reader | None = reader_for(shape_name(kind))
@@ -131,7 +134,10 @@ class BuiltinStrategy(PlainStrategy):
         if self.rules.generation == "spec and annotations":
             noted = (new["metadata"].get("annotations") or {}) != (old["metadata"].get("annotations") or {})
             return noted or bool(new.get("spec") != old.get("spec"))
-        if self.rules.generation == "content":
+        if self.rules.generation.startswith("content"):
+            labelled = (new["metadata"].get("labels") or {}) != (old["metadata"].get("labels") or {})
+            if labelled and self.rules.generation == "content and labels":
+                return True
             return any(new.get(name) != old.get(name) for name in new.keys() | old.keys() if name not in _SYSTEM_FIELDS)
         return False
 

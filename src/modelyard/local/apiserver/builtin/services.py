@@ -17,6 +17,7 @@ from modelyard.local.apiserver.problems import (
     GoStruct,
     duplicate,
     field_forbidden,
+    invalid,
     invalid_value,
     not_supported,
     required,
@@ -41,7 +42,13 @@ class ServiceStrategy(BuiltinStrategy):
         if spec.get("clusterIP") and not spec.get("clusterIPs"):
             spec["clusterIPs"] = [spec["clusterIP"]]
         self._families(spec, None)
+        unaddressed = not spec.get("clusterIPs")
         self._network.allocate(obj)
+        if unaddressed and spec.get("clusterIPs") and not obj["metadata"].get("name"):
+            # The address is taken in the Service's name, before the Service is looked at.
+            why = f'IPAddress.networking.k8s.io "{spec["clusterIP"]}" is invalid: spec.parentRef.name: Required value'
+            cause = invalid_value("spec.clusterIPs", [""], f"failed to allocate IP: {why}")
+            raise invalid(builtin.Service, "", [cause])
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         super().prepare_update(new, old, subresource)

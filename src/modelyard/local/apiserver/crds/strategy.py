@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from modelyard.kube.kinds import Kind, Object
-from modelyard.local.apiserver.metadata import check_contents
-from modelyard.local.apiserver.problems import Cause, invalid_value
+from modelyard.local.apiserver.metadata import STANDARD_FINALIZERS, check_contents
+from modelyard.local.apiserver.problems import Cause, go_quote, invalid_value
 from modelyard.local.apiserver.resources import PlainStrategy
 from modelyard.local.apiserver.structural import (
     Node,
@@ -48,6 +48,7 @@ class CustomStrategy(PlainStrategy):
         self._scale = scale
         self._preserve_unknown = preserve_unknown
         self._settle: Callable[[Object], list[str]] | None = None
+        self._settle_applied: Callable[[Object], list[str]] | None = None
         self._prune: Callable[[Object], list[str]] | None = None
         self._compiled: _Compiled | None = None
 
@@ -56,6 +57,12 @@ class CustomStrategy(PlainStrategy):
         if self._settle is None:
             self._settle = compile_settling(self._root())
         return self._settle(obj)
+
+    def settle_applied(self, obj: Object) -> list[str]:
+        """As `settle`, for what came of an apply: there a null is an error where it is not allowed."""
+        if self._settle_applied is None:
+            self._settle_applied = compile_settling(self._root(), keep_nulls=True)
+        return self._settle_applied(obj)
 
     def prune(self, obj: Object) -> None:
         """Drops unknown fields, in place, as after a conversion: defaults come from the stored version only."""
@@ -94,6 +101,18 @@ class CustomStrategy(PlainStrategy):
             else:
                 causes += compiled.rules.validate(obj, old)
         return causes
+
+    def warnings(self, obj: Object, old: Object | None) -> list[str]:
+        before = (old or {}).get("metadata", {}).get("finalizers") or ()
+        found: list[str] = []
+        for name in obj["metadata"].get("finalizers") or ():
+            if name not in before and name not in STANDARD_FINALIZERS and "/" not in name:
+                path = " including a path (/)" if "." in name else ""
+                found.append(
+                    f"metadata.finalizers: {go_quote(name)}: prefer a domain-qualified finalizer name{path} to avoid "
+                    "accidental conflicts with other finalizer writers"
+                )
+        return found
 
     def _validate_contents(self, compiled: _Compiled, obj: Object, old: Object | None, subresource: str) -> list[Cause]:
         if subresource == "status":

@@ -15,11 +15,12 @@ Settle = Callable[[Any], list[str] | None]
 _CONTAINERS = (dict, list)
 
 
-def compile_settling(root: Node, *, defaults: bool = True) -> Callable[[Object], list[str]]:
+def compile_settling(root: Node, *, defaults: bool = True, keep_nulls: bool = False) -> Callable[[Object], list[str]]:
     """Drops what the schema does not know and fills in its defaults; returns the sorted paths of dropped fields.
 
-    The root's apiVersion, kind and metadata are left alone. Without defaults it only drops."""
-    settle = _Compiler(defaults).settle(root, keep_meta=True)
+    The root's apiVersion, kind and metadata are left alone. Without defaults it only drops.
+    `keep_nulls`: nulls that are not allowed stay, for validation to refuse, as what was applied."""
+    settle = _Compiler(defaults, keep_nulls).settle(root, keep_meta=True)
 
     def run(obj: Object) -> list[str]:
         unknown = settle(obj)
@@ -41,8 +42,9 @@ def default_of(node: Node) -> Any:
 class _Compiler:
     """Nodes compile when they are first met in data, so a large schema costs little before it is used."""
 
-    def __init__(self, defaults: bool = True) -> None:
+    def __init__(self, defaults: bool = True, keep_nulls: bool = False) -> None:
         self._defaults = defaults
+        self._keep_nulls = keep_nulls
 
     def settle(self, node: Node, *, keep_meta: bool, preserve: bool = False) -> Settle:
         """`preserve`: the list around it keeps unknown fields of its items."""
@@ -90,7 +92,8 @@ class _Compiler:
         additional = node.additional
         settle_additional = self.settle(additional, keep_meta=additional.embedded) if additional else None
         additional_default = _null_default(additional) if additional else NO_DEFAULT
-        null_goes = additional is not None and not additional.nullable
+        keep_nulls = self._keep_nulls
+        null_goes = additional is not None and not additional.nullable and not keep_nulls
         open_ended = node.additional_allowed
 
         def run(obj: Object) -> list[str] | None:
@@ -102,7 +105,7 @@ class _Compiler:
                     if value is None:
                         if not known[1]:
                             if known[2] is NO_DEFAULT:
-                                gone = [*(gone or ()), name]
+                                gone = gone if keep_nulls else [*(gone or ()), name]
                             elif fill:
                                 obj[name] = deepcopy(known[2])
                     elif type(value) in _CONTAINERS and (found := known[0](value)):
