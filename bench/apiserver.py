@@ -19,16 +19,15 @@ from pathlib import Path
 
 import modelyard
 from bench.measure import rss_mb
+from bench.widgets import WIDGET, define
 from modelyard.cli.laptop.supervisor import python
 from modelyard.kube import builtin
 from modelyard.kube.client import Client
 from modelyard.kube.config import connect
 from modelyard.kube.errors import ApiError, Unreachable
 from modelyard.kube.kinds import Kind, Object
-from tests.chaos import differential_objects
 from tests.real.cluster import RealCluster
 
-WIDGET = differential_objects.WIDGET
 KINDS = (builtin.ConfigMap, builtin.Deployment, WIDGET)
 CONCURRENCY = (16, 64)
 
@@ -131,7 +130,7 @@ async def answers(client: Client) -> None:
 
 async def measure(subject: Subject, count: int, watchers: int) -> dict[str, float]:
     client = subject.client
-    await differential_objects.install(client)
+    await define(client)
     figures: dict[str, float] = {}
     for kind in KINDS:
         for concurrency in CONCURRENCY:
