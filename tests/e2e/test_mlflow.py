@@ -19,7 +19,9 @@ from modelyard.local.images.build import Builder
 from modelyard.local.images.recipes.mlflow import recipe
 from tests.e2e.laptop import Laptop
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "mlflow" / "minimal.yaml"
+EXAMPLES = Path(__file__).parents[2] / "examples" / "mlflow"
+EXAMPLE = EXAMPLES / "minimal.yaml"
+STORES = [EXAMPLES / name for name in ("postgres.yaml", "minio.yaml", "postgres-and-s3.yaml")]
 NS = "opendatahub"
 
 LOG_A_RUN = """
@@ -72,6 +74,14 @@ try:
     print(json.dumps(found and found.artifact_location))
 except MlflowException as error:
     print(json.dumps({"refused": error.error_code}))
+"""
+WORKSPACE = """
+import json, mlflow, sys
+from mlflow.exceptions import MlflowException
+try:
+    print(json.dumps(str(getattr(mlflow, sys.argv[1])(*sys.argv[2:]))))
+except MlflowException as error:
+    print(json.dumps({"status": error.get_http_status_code(), "message": str(error)}))
 """
 
 
@@ -208,6 +218,47 @@ def test_data_survives_a_restart_and_deleted_runs_are_collected(cluster: Laptop,
 
     cluster.wait(collected, "garbage collection has run", seconds=180)
     assert client(cluster, again, RUN_EXISTS, made["run"]) is False
+
+
+@pytest.mark.parametrize(
+    ("call", "remedy"),
+    [
+        (("create_workspace", "team-z"), "kubectl create namespace team-z"),
+        (("update_workspace", "team-a", "ours"), "kubectl annotate --overwrite namespace team-a description="),
+        (("delete_workspace", "team-a"), "kubectl delete namespace team-a"),
+    ],
+)
+def test_a_workspace_is_made_with_kubernetes_and_mlflow_says_so(
+    cluster: Laptop, alice: str, call: tuple[str, ...], remedy: str
+) -> None:
+    answer = client(cluster, alice, WORKSPACE, *call)
+    assert answer["status"] == 400
+    assert remedy in answer["message"]
+
+
+def test_the_sample_stores_hold_an_mlflows_data(kubectl_program: str, tmp_path: Path) -> None:
+    """The three examples as they are: metadata in postgres-service:5432, artifacts in minio-service:9000."""
+    laptop = Laptop(tmp_path / "cluster", kubectl_program)
+    laptop.start(*STORES)
+    try:
+        token = member(laptop, "team-a", "alice", "edit")
+        made = client(laptop, token, LOG_A_RUN)
+        found = client(laptop, token, READ_A_RUN, made["run"])
+        assert (found["params"], found["metrics"], found["note"]) == ({"depth": "3"}, {"accuracy": 0.9}, "hello")
+        runs = "PGPASSWORD=$POSTGRES_PASSWORD psql -U $POSTGRES_USER -d $POSTGRES_DB -tAc 'select run_uuid from runs'"
+        assert made["run"] in in_pod(laptop, "postgres-deployment", runs)
+        assert f"{made['run']}/artifacts/note.txt" in in_pod(laptop, "minio-deployment", "find /data/mlflow")
+        ports = {
+            name: [port["port"] for port in laptop.get("service", name, "-n", NS)["spec"]["ports"]]
+            for name in ("postgres-service", "minio-service")
+        }
+        assert ports == {"postgres-service": [5432], "minio-service": [9000]}
+    finally:
+        laptop.stop()
+
+
+def in_pod(cluster: Laptop, deployment: str, command: str) -> str:
+    return cluster.kubectl("exec", "-n", NS, f"deploy/{deployment}", "--", "sh", "-c", command)
 
 
 def _available(cluster: Laptop) -> bool:

@@ -53,7 +53,7 @@ def mlflow_controller(settings: Settings) -> Controller:
             Owns(builtin.CronJob, namespace=namespace),
             Owns(builtin.ConsoleLink, optional=True),
             Owns(builtin.ServiceMonitor, namespace=namespace, optional=True),
-            Owns(builtin.ClusterRoleBinding, labels=component),
+            Owns(builtin.ClusterRoleBinding, labels=component, verbs=(*_READ, "create")),
             Owns(builtin.Job, namespace=namespace),
             Owns(builtin.NetworkPolicy, namespace=namespace),
             Owns(builtin.ConfigMap, namespace=namespace),
@@ -86,9 +86,15 @@ _GRANTED = (
     Permission(("mlflow.kubeflow.org",), ("mlflowconfigs",), _READ),
     Permission(("mlflow.kubeflow.org",), ("experiments",), ("get", "list", "update")),
     Permission((MLFLOW.group,), ("mlflows/finalizers",), ("update",)),
-    Permission((builtin.ClusterRole.group,), (builtin.ClusterRole.plural,), ("create", "update", "patch", "delete")),
+    Permission((builtin.ClusterRole.group,), (builtin.ClusterRole.plural,), ("create",)),
+    Permission(
+        (builtin.ClusterRole.group,),
+        (builtin.ClusterRole.plural, builtin.ClusterRoleBinding.plural),
+        ("update", "patch", "delete"),
+        names=("mlflow", "mlflow-gc"),
+    ),
 )
-"""What the roles that we make grant: the API lets nobody give what he has not."""
+"""What the roles that we make grant, as the API lets nobody give what he has not; and of all roles, only our own to change."""
 
 
 def reconcile_mlflow(mlflow: MLflow, world: World, settings: Settings) -> Desired | Hold:

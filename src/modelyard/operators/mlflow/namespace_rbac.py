@@ -25,10 +25,10 @@ def namespace_controller(settings: Settings) -> Controller:
     controller = Controller(
         "mlflow-namespaces",
         MLFLOW.kind,
-        owns=[Owns(builtin.RoleBinding, labels=MANAGED_BY)],
+        owns=[Owns(builtin.RoleBinding, labels=MANAGED_BY, verbs=("get", "list", "watch", "create"))],
         watches=[
             Watch(builtin.Namespace, to=_workspace_of, metadata_only=True),
-            Watch(Auth, to=_everyone, optional=True),
+            Watch(Auth, to=_everyone, name=AUTH_NAME, optional=True),
         ],
         permissions=[
             Permission(
@@ -36,7 +36,13 @@ def namespace_controller(settings: Settings) -> Controller:
                 (builtin.ClusterRole.plural,),
                 ("bind",),
                 names=(settings.view_role, settings.edit_role),
-            )
+            ),
+            Permission(
+                (builtin.RoleBinding.group,),
+                (builtin.RoleBinding.plural,),
+                ("update", "patch", "delete"),
+                names=(VIEW, EDIT),
+            ),
         ],
         predecessor=UPSTREAM,
     )
