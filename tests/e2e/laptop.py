@@ -101,6 +101,9 @@ class Laptop:
         marks = {item for pid in self._marked(self._mark) for item in _environment(pid) if item.startswith(self._mark)}
         return len(marks)
 
+    def container_processes(self) -> dict[int, str]:
+        return self._marked(self._mark)
+
     @property
     def _mark(self) -> bytes:
         return f"{keeper.MARKER}={scope(str(self.directory / 'kubelet'))}/".encode()

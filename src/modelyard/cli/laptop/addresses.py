@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from modelyard.cli.laptop.layout import Layout
@@ -17,12 +17,19 @@ _GATEWAY = 8443
 
 @dataclass(frozen=True)
 class Network:
+    """Held until this process ends, so that a cluster that starts at the same moment takes other ones."""
+
     range: ClusterRange
     gateway_port: int
+    _lock: socket.socket = field(compare=False, repr=False)
 
     @property
     def gateway_url(self) -> str:
         return f"https://localhost:{self.gateway_port}"
+
+    def release(self) -> None:
+        self.range.release()
+        self._lock.close()
 
     def environment(self) -> dict[str, str]:
         """What the parts need to know."""
@@ -39,11 +46,27 @@ def choose(layout: Layout) -> Network:
     except RangeTaken as error:
         raise Failed(str(error)) from None
     record = layout.directory / "ports.json"
-    port = _recorded(record)
-    if port is None or not _is_free(port):
-        port = next((p for p in (_GATEWAY, *range(_GATEWAY + 1, _GATEWAY + 40)) if _is_free(p)), 0) or _any_free()
-        record.write_text(json.dumps({"gateway": port}))
-    return Network(held, port)
+    recorded = _recorded(record)
+    for port in (*([recorded] if recorded else []), *range(_GATEWAY, _GATEWAY + 40), *_any_free(10)):
+        if (lock := _hold(port)) is not None:
+            if port != recorded:
+                record.write_text(json.dumps({"gateway": port}))
+            return Network(held, port, lock)
+    raise Failed(f"no port of localhost is free for the gateway; {_GATEWAY} to {_GATEWAY + 39} are all in use")
+
+
+def _hold(port: int) -> socket.socket | None:
+    """The gateway opens the port only later; until then an abstract socket keeps it, which the kernel drops with us."""
+    lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        lock.bind(f"\0modelyard-gateway-{port}")
+    except OSError:
+        lock.close()
+        return None
+    if not _is_free(port):
+        lock.close()
+        return None
+    return lock
 
 
 def _recorded(record: Path) -> int | None:
@@ -63,7 +86,10 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _any_free() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def _any_free(count: int) -> list[int]:
+    found = []
+    for _ in range(count):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            found.append(int(probe.getsockname()[1]))
+    return found

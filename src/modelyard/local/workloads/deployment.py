@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from modelyard.kube.builtin import Deployment, ReplicaSet
-from modelyard.kube.conditions import condition, find_condition, remove_condition, set_condition
+from modelyard.kube.conditions import condition, find_condition, remove_condition
 from modelyard.kube.intstr import scaled
 from modelyard.kube.kinds import Key, Object
 from modelyard.kube.times import format_time, parse_time
@@ -363,10 +363,13 @@ def _conditions(deployment: Object, current: Object | None, made: bool, status: 
             result = remove_condition(result, "Progressing")
             continue
         last = find_condition(before, new["type"])
-        same = last is not None and all(last.get(k) == new.get(k) for k in ("status", "reason", "message"))
         moved = new["type"] == "Progressing" and new["reason"] == "ReplicaSetUpdated" and _advanced(deployment, status)
-        updated_at = last["lastUpdateTime"] if last and same and not moved and "lastUpdateTime" in last else now
-        result = set_condition(result, {**new, "lastUpdateTime": updated_at}, now)
+        if last and not moved and all(last.get(k) == new.get(k) for k in ("status", "reason")):
+            continue
+        # What changed goes to the end, as Kubernetes has it.
+        since = last["lastTransitionTime"] if last and last["status"] == new["status"] else now
+        changed = {**new, "lastUpdateTime": now, "lastTransitionTime": since}
+        result = [*remove_condition(result, new["type"]), changed]
     return result
 
 

@@ -67,7 +67,7 @@ def _slice(service: Object, pods: list[Object]) -> Object:
         "metadata": {
             "name": f"{meta['name'][:57]}-{podlib.safe_text(meta['uid'])}",
             "namespace": meta["namespace"],
-            "labels": {MANAGED_BY: "modelyard", SERVICE_NAME: meta["name"]},
+            "labels": {**(meta.get("labels") or {}), MANAGED_BY: "modelyard", SERVICE_NAME: meta["name"]},
         },
         "addressType": "IPv4",
         "endpoints": [_endpoint(service, pod) for pod in pods],

@@ -16,7 +16,7 @@ from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.times import format_time, parse_time
 from modelyard.local.workloads import pods as podlib
 from modelyard.runtime.controller import Controller, Owns
-from modelyard.runtime.desired import Child, Desired, EventNote
+from modelyard.runtime.desired import Child, Desired, Edit, EventNote
 from modelyard.runtime.world import World
 
 TRACKING = "batch.kubernetes.io/job-tracking"
@@ -100,7 +100,7 @@ def reconcile(job: Object, world: World) -> Desired:
     recorded = set(Counts.of(job).waiting_succeeded) | set(Counts.of(job).waiting_failed)
     counts = Counts.of(job)
     counts.advance(tally)
-    kept = [_as_applied(job, pod, pod["metadata"]["uid"] in recorded) for pod in pods if _tracked(pod)]
+    kept = _kept(job, pods, recorded)
     if _is_over(status):
         return _finished(job, tally, counts, kept, world)
 
@@ -108,13 +108,17 @@ def reconcile(job: Object, world: World) -> Desired:
     if verdict is not None:
         return _ending(job, verdict, tally, counts, kept, world)
     if spec.get("suspend"):
-        return _suspended(job, tally, counts, kept, world)
+        staying = _kept(job, [pod for pod in pods if pod not in tally.active], recorded)
+        return _suspended(job, tally, counts, staying, world)
 
-    missing = _wanted_active(job, counts) - len(tally.active) - len(tally.terminating)
+    wanted = _wanted_active(job, tally, counts)
+    missing = wanted - len(tally.active) - len(tally.terminating)
     wait = _backoff_left(job, tally, counts, world)
     created = [_new_pod(job, world) for _ in range(max(missing, 0))] if wait <= 0 else []
-    surplus = sorted(tally.active, key=podlib.deletion_rank)[: max(len(tally.active) - _wanted_active(job, counts), 0)]
+    surplus = sorted(tally.active, key=podlib.deletion_rank)[: max(len(tally.active) - wanted, 0)]
     events = [EventNote("SuccessfulCreate", f"Created pod: {pod['metadata']['name']}") for pod in created]
+    removed = [pod for pod in surplus if not _tracked(pod)]
+    events += _deleted(removed)
     resumed = is_true(status.get("conditions"), "Suspended")
     if resumed:
         events.append(EventNote("Resumed", "Job resumed"))
@@ -122,8 +126,9 @@ def reconcile(job: Object, world: World) -> Desired:
     waits = [wait] if missing > 0 and wait > 0 else []
     waits += [max((deadline - world.now).total_seconds(), 0.1)] if deadline else []
     return Desired(
-        children=[*(Child(pod, until_gone=True) for pod in kept), *(Child(pod) for pod in created)],
-        delete=[_key(pod) for pod in surplus],
+        children=[*_kept(job, [p for p in pods if p not in surplus], recorded), *(Child(pod) for pod in created)],
+        edits=_let_go(surplus),
+        delete=[_key(pod) for pod in removed],
         prune=False,
         events=events,
         status=_status(job, tally, counts, world, created=len(created), resumed=resumed),
@@ -164,7 +169,7 @@ def _verdict(job: Object, tally: Tally, counts: Counts, world: World) -> Verdict
     return None
 
 
-def _ending(job: Object, verdict: Verdict, tally: Tally, counts: Counts, kept: list[Object], world: World) -> Desired:
+def _ending(job: Object, verdict: Verdict, tally: Tally, counts: Counts, kept: list[Child], world: World) -> Desired:
     """First the pods go and all are counted; then the Job says that it is over."""
     now = format_time(world.now)
     status = _status(job, tally, counts, world)
@@ -183,7 +188,7 @@ def _ending(job: Object, verdict: Verdict, tally: Tally, counts: Counts, kept: l
             events.append(EventNote(verdict.reason, verdict.message, "Warning"))
     status["conditions"] = conditions
     return Desired(
-        children=[Child(pod, until_gone=True) for pod in kept],
+        children=kept,
         delete=[_key(pod) for pod in tally.active],
         prune=False,
         status=status,
@@ -192,14 +197,14 @@ def _ending(job: Object, verdict: Verdict, tally: Tally, counts: Counts, kept: l
     )
 
 
-def _finished(job: Object, tally: Tally, counts: Counts, kept: list[Object], world: World) -> Desired:
+def _finished(job: Object, tally: Tally, counts: Counts, kept: list[Child], world: World) -> Desired:
     status = dict(job["status"])
     left = _ttl_left(job, status, world)
     if left is not None and left <= 0:
         meta = job["metadata"]
         return Desired(delete=[(Job, Key(meta["namespace"], meta["name"]))], prune=False, status=status)
     return Desired(
-        children=[Child(pod, until_gone=True) for pod in kept],
+        children=kept,
         delete=[_key(pod) for pod in tally.active],
         prune=False,
         status=status,
@@ -207,17 +212,20 @@ def _finished(job: Object, tally: Tally, counts: Counts, kept: list[Object], wor
     )
 
 
-def _suspended(job: Object, tally: Tally, counts: Counts, kept: list[Object], world: World) -> Desired:
+def _suspended(job: Object, tally: Tally, counts: Counts, kept: list[Child], world: World) -> Desired:
     status = _status(job, tally, counts, world)
     status.pop("startTime", None)
     events = []
     if not is_true(status.get("conditions"), "Suspended"):
         events.append(EventNote("Suspended", "Job suspended"))
+    removed = [pod for pod in tally.active if not _tracked(pod)]
+    events += _deleted(removed)
     notice = condition("Suspended", True, "JobSuspended", "Job suspended")
     status["conditions"] = _with(status.get("conditions") or [], notice, format_time(world.now))
     return Desired(
-        children=[Child(pod, until_gone=True) for pod in kept],
-        delete=[_key(pod) for pod in tally.active],
+        children=kept,
+        edits=_let_go(tally.active),
+        delete=[_key(pod) for pod in removed],
         prune=False,
         status=status,
         events=events,
@@ -280,9 +288,34 @@ def _new_pod(job: Object, world: World) -> Object:
     return _pod(job, name, tracked=True)
 
 
-def _as_applied(job: Object, pod: Object, recorded: bool) -> Object:
-    """The pod as we made it; without our finalizer once its end is written down."""
-    return _pod(job, pod["metadata"]["name"], tracked=not (podlib.is_finished(pod) and recorded))
+def _kept(job: Object, pods: Sequence[Object], recorded: set[str]) -> list[Child]:
+    """The pods as we made them; without our finalizer once their end is written down."""
+    return [
+        Child(_pod(job, pod["metadata"]["name"], tracked=not _settled(pod, recorded)), until_gone=True)
+        for pod in pods
+        if _tracked(pod)
+    ]
+
+
+def _settled(pod: Object, recorded: set[str]) -> bool:
+    return podlib.is_finished(pod) and pod["metadata"]["uid"] in recorded
+
+
+def _let_go(pods: Sequence[Object]) -> list[Edit]:
+    """Pods that the Job takes back itself lose the finalizer; the next pass deletes them, and their end is no failure."""
+    return [
+        Edit(*_key(pod), pod["metadata"]["resourceVersion"], {"metadata": {"finalizers": _others(pod)}})
+        for pod in pods
+        if _tracked(pod)
+    ]
+
+
+def _others(pod: Object) -> list[str]:
+    return [name for name in pod["metadata"]["finalizers"] if name != TRACKING]
+
+
+def _deleted(pods: Sequence[Object]) -> list[EventNote]:
+    return [EventNote("SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}") for pod in pods]
 
 
 def _pod(job: Object, name: str, *, tracked: bool) -> Object:
@@ -295,12 +328,13 @@ def _pod(job: Object, name: str, *, tracked: bool) -> Object:
     )
 
 
-def _wanted_active(job: Object, counts: Counts) -> int:
+def _wanted_active(job: Object, tally: Tally, counts: Counts) -> int:
     spec = job["spec"]
     parallelism = int(spec.get("parallelism", 1))
     completions = spec.get("completions")
     if completions is None:
-        return 0 if counts.all_succeeded else parallelism
+        # One found the queue empty: the others may finish, and no more are started.
+        return len(tally.active) if counts.all_succeeded else parallelism
     return max(min(parallelism, int(completions) - counts.all_succeeded), 0)
 
 

@@ -143,12 +143,12 @@ def _revisions(statefulset: Object, world: World) -> Revisions:
     same = next((r for r in reversed(known) if _template_of(r) == template), None)
     templates = {r["metadata"]["name"]: _template_of(r) for r in known}
     highest = int(known[-1].get("revision") or 0) if known else 0
-    if same is not None and int(same.get("revision") or 0) == highest:
-        update, objects = same["metadata"]["name"], []
-    else:
-        name = f"{meta['name']}-{podlib.template_hash(template, highest if same is not None else 0)}"
-        update, objects = name, [_revision(statefulset, name, template, highest + 1)]
-        templates[name] = template
+    update = same["metadata"]["name"] if same else f"{meta['name']}-{podlib.template_hash(template, 0)}"
+    objects: list[Object] = []
+    if same is None or int(same.get("revision") or 0) != highest:
+        # A template of before comes back under its old name, with a new number.
+        objects = [_revision(statefulset, update, template, highest + 1)]
+        templates[update] = template
     current = status.get("currentRevision") or update
     return Revisions(update, current if current in templates else update, objects, templates)
 

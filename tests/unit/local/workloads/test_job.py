@@ -107,6 +107,37 @@ def test_a_suspended_job_has_no_pods_and_goes_on_when_resumed(stage: Stage) -> N
     assert find_condition(stage.one(Job, "work")["status"]["conditions"], "Suspended")["status"] == "False"
 
 
+def test_the_others_of_a_work_queue_may_finish_when_one_has_succeeded(stage: Stage) -> None:
+    job = a_job(parallelism=3)
+    del job["spec"]["completions"]
+    stage.put(job)
+    stage.play(stage.ready)
+    first = stage.all(Pod)[0]
+    stage.put(stage.ended("Succeeded")({**first, "status": {}}))
+    stage.play()
+    assert len(stage.pods()) == 3
+    assert conditions(stage) == []
+    stage.play(lambda pod: stage.ended("Succeeded")({**pod, "status": {}}) if is_running(pod) else pod)
+    assert stage.one(Job, "work")["status"]["succeeded"] == 3
+    assert "Complete" in conditions(stage)
+
+
+@pytest.mark.parametrize("change", [{"parallelism": 1}, {"suspend": True}], ids=["fewer at once", "suspended"])
+def test_pods_that_the_job_itself_takes_back_are_no_failures(stage: Stage, change: Object) -> None:
+    stage.put(a_job(completions=6, parallelism=3, backoffLimit=0))
+    stage.play(stage.ready)
+    stage.edit(Job, "work", lambda job: job["spec"].update(change))
+    stage.play(stage.ready)
+    assert len(stage.pods()) == change.get("parallelism", 0)
+    status = stage.one(Job, "work")["status"]
+    assert "failed" not in status
+    assert "Failed" not in conditions(stage)
+
+
+def is_running(pod: Object) -> bool:
+    return bool((pod.get("status") or {}).get("phase") == "Running")
+
+
 def test_a_finished_job_is_removed_when_its_time_to_live_is_over(stage: Stage) -> None:
     stage.put(a_job(ttlSecondsAfterFinished=100))
     stage.play(stage.ended("Succeeded"))

@@ -99,6 +99,21 @@ def test_an_update_goes_from_the_highest_pod_down(stage: Stage) -> None:
     assert len(stage.all(ControllerRevision)) == 2
 
 
+def test_a_rollback_takes_the_old_revision_again_under_a_new_number(stage: Stage) -> None:
+    stage.put(a_statefulset())
+    stage.play(stage.ready)
+    first = stage.one(StatefulSet, "db")["status"]["currentRevision"]
+    for image in ("web:2", "web:1"):
+        stage.edit(StatefulSet, "db", lambda s, image=image: s["spec"].update(template=template(image)))
+        stage.play(stage.ready)
+    assert images(stage) == ["web:1"] * 3
+    assert stage.one(StatefulSet, "db")["status"]["currentRevision"] == first
+    assert sorted((r["revision"], r["metadata"]["name"] == first) for r in stage.all(ControllerRevision)) == [
+        (2, False),
+        (3, True),
+    ]
+
+
 def test_pods_below_the_partition_keep_the_old_template(stage: Stage) -> None:
     stage.put(a_statefulset(updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}))
     stage.play(stage.ready)
