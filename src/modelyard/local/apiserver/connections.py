@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from http import HTTPStatus
 from typing import Any, Protocol
-from urllib.parse import unquote
 
 from modelyard.local.apiserver import problems
-from modelyard.local.apiserver.bodies import MOST_BYTES
+from modelyard.local.apiserver.heads import Head, Heads
 from modelyard.local.apiserver.problems import Problem
 from modelyard.local.apiserver.requests import Reply, Request, parse_query
 from modelyard.local.apiserver.store import encode
@@ -26,10 +24,6 @@ REQUEST_SECONDS = 60.0
 BODY_SECONDS = 30.0
 IDLE_SECONDS = 3630.0
 """Longer than the proxies in between keep a connection that nobody uses."""
-_MOST_HEADERS = 100
-METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"))
-_ODD_HEADERS = frozenset(("transfer-encoding", "upgrade", "content-encoding"))
-_PLAIN_HEAD = re.compile(rb"([A-Z]+) (/(?!/)[!\"$-~]*) HTTP/1\.1((?:\r\n[0-9A-Za-z!#$%&'*+.^_`|~-]+:[\t -~]*)*)")
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 
 
@@ -52,51 +46,11 @@ class Keeper(Protocol):
     def left(self, connection: Connection) -> None: ...
 
 
-class Head:
-    """A request up to its body."""
-
-    __slots__ = ("closes", "headers", "length", "method", "path", "query")
-
-    def __init__(self, method: str, path: str, query: str, headers: dict[str, str], length: int, closes: bool) -> None:
-        self.method = method
-        self.path = path
-        self.query = query
-        self.headers = headers
-        self.length = length
-        self.closes = closes
-
-
-def parse_head(raw: bytes) -> Head | None:
-    """The head of a plain request, without the blank line; None where anything about it is unusual."""
-    plain = _PLAIN_HEAD.fullmatch(raw)
-    if plain is None:
-        return None
-    method, target, block = plain[1].decode(), plain[2].decode(), plain[3].decode()
-    headers: dict[str, str] = {}
-    for line in block.split("\r\n")[1:]:
-        name, _, value = line.partition(":")
-        name = name.lower()
-        if name in headers:
-            if name in ("content-length", "host"):
-                return None
-            headers[name] += "\n" + value.strip(" \t")
-        else:
-            headers[name] = value.strip(" \t")
-    if method not in METHODS or len(headers) > _MOST_HEADERS or not _ODD_HEADERS.isdisjoint(headers):
-        return None
-    length = headers.get("content-length", "0")
-    connection = headers.get("connection", "").lower()
-    if not length.isdigit() or len(length) > 9 or int(length) > MOST_BYTES or "upgrade" in connection:
-        return None
-    path, _, query = target.partition("?")
-    return Head(method, unquote(path) if "%" in path else path, query, headers, int(length), "close" in connection)
-
-
 class Connection(asyncio.Protocol):
     """Requests one after the other. The task of the one under way is cancelled when the client goes away."""
 
     __slots__ = (
-        "_begun", "_buffer", "_certificate", "_closing", "_head", "_host", "_keeper", "_late", "_loop", "_paused", "_remote", "_since", "_size",
+        "_begun", "_buffer", "_certificate", "_closing", "_head", "_heads", "_host", "_keeper", "_late", "_loop", "_paused", "_remote", "_since", "_size",
         "_task", "_transport",
     )  # fmt: skip
 
@@ -106,6 +60,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._begun: bytearray | None = None
         """A request of which some is still on its way."""
+        self._heads = Heads()
         self._buffer = b""
         """What came while another request is being answered."""
         self._head: Head | None = None
@@ -178,7 +133,7 @@ class Connection(asyncio.Protocol):
         head = self._head
         if head is None:
             end = data.find(b"\r\n\r\n", max(seen - 3, 0), MOST_HEADER_BYTES)
-            head = parse_head(bytes(data[:end])) if end >= 0 else None
+            head = self._heads.read(bytes(data[:end])) if end >= 0 else None
             if head is None:
                 if end >= 0 or len(data) >= MOST_HEADER_BYTES:
                     self._hand_over(bytes(data))

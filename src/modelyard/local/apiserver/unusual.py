@@ -9,7 +9,8 @@ from aiohttp import WSMsgType, web
 
 from modelyard.local.apiserver import problems
 from modelyard.local.apiserver.bodies import MOST_BYTES
-from modelyard.local.apiserver.connections import BODY_SECONDS, METHODS, MOST_HEADER_BYTES, PIECE, REQUEST_SECONDS
+from modelyard.local.apiserver.connections import BODY_SECONDS, MOST_HEADER_BYTES, PIECE, REQUEST_SECONDS
+from modelyard.local.apiserver.heads import METHODS
 from modelyard.local.apiserver.problems import Problem
 from modelyard.local.apiserver.requests import JSON, Reply, Request, Upgrade, parse_query
 from modelyard.local.apiserver.store import encode

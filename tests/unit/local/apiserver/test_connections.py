@@ -12,7 +12,8 @@ import pytest
 
 from modelyard.kube.builtin import ConfigMap
 from modelyard.local.apiserver import ApiServer
-from modelyard.local.apiserver.connections import BODY_SECONDS, REQUEST_SECONDS, Connection, parse_head
+from modelyard.local.apiserver.connections import BODY_SECONDS, REQUEST_SECONDS, Connection
+from modelyard.local.apiserver.heads import Heads
 
 TOKEN = "the-token"
 PATH = "/api/v1/namespaces/default/configmaps"
@@ -161,7 +162,11 @@ async def test_client_that_waits_to_be_asked_for_its_body_is_asked(wire: Wire) -
     [
         b"GET /livez HTTP/1.1\r\nHost: localhost\r\n folded: x",
         b"GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2",
+        b"GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\ncontent-length: 1",
         b"GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1",
+        b"GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: \xb2",
+        b"GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: ",
+        b"GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n folded",
         b"GET /livez HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\nContent-Length: 2",
         b"GET /livez HTTP/1.1\r\nHost: localhost\nX: y",
         b"GET /livez HTTP/1.1\r\nHo st: localhost",
@@ -177,14 +182,33 @@ async def test_client_that_waits_to_be_asked_for_its_body_is_asked(wire: Wire) -
     ],
 )
 def test_unusual_heads_are_not_for_the_short_way(head: bytes) -> None:
-    assert parse_head(head) is None
+    heads = Heads()
+    assert heads.read(head) is None
+    assert heads.read(b"GET /livez HTTP/1.1\r\nHost: localhost") is not None
+    assert heads.read(head) is None
 
 
 def test_plain_head_is_read() -> None:
-    head = parse_head(b"POST /a/b?c=d HTTP/1.1\r\nHost:x \r\nAccept: a\r\nACCEPT:\tb\r\nContent-Length: 12\r\nX-Empty:")
-    assert head is not None
-    assert (head.method, head.path, head.query, head.length, head.closes) == ("POST", "/a/b", "c=d", 12, False)
-    assert head.headers == {"host": "x", "accept": "a\nb", "content-length": "12", "x-empty": ""}
+    lines = b"POST /a/b?c=d HTTP/1.1\r\nHost:x \r\nAccept: a\r\nACCEPT:\tb\r\n%b\r\nX-Empty:"
+    heads = Heads()
+    for given, length in ((b"Content-Length: 12", 12), (b"Content-Length: 7", 7), (b"content-length:9", 9)):
+        head = heads.read(lines % given)
+        assert head is not None
+        assert (head.method, head.path, head.query, head.length, head.closes) == ("POST", "/a/b", "c=d", length, False)
+        assert head.headers == {"host": "x", "accept": "a\nb", "content-length": str(length), "x-empty": ""}
+
+
+def test_headers_of_one_request_are_not_those_of_the_next() -> None:
+    heads = Heads()
+    first = heads.read(b"GET /a HTTP/1.1\r\nHost: x\r\nContent-Length: 3")
+    assert first is not None
+    first.headers["x"] = "changed"
+    second = heads.read(b"GET /b HTTP/1.1\r\nHost: x")
+    third = heads.read(b"GET /b HTTP/1.1\r\nHost: x\r\nConnection: close")
+    assert second is not None
+    assert third is not None
+    assert (second.path, second.length, second.headers) == ("/b", 0, {"host": "x"})
+    assert (second.closes, third.closes) == (False, True)
 
 
 @pytest.mark.parametrize(
