@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -12,17 +13,19 @@ from aiohttp import web
 
 from modelyard.kube.kinds import Object
 from modelyard.local.kubelet.probes import Outcome, Target, check
+from tests.unit.local.network.certificate import server_context
 
 HOST = "127.68.1.1"
 
 
 class Server:
     port = 0
+    tls_port = 0
     seen: list[dict[str, str]]
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[Server]:
+async def server(tmp_path: Path) -> AsyncIterator[Server]:
     one = Server()
     one.seen = []
 
@@ -39,7 +42,8 @@ async def server() -> AsyncIterator[Server]:
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, HOST, 0).start()
-    one.port = runner.addresses[0][1]
+    await web.TCPSite(runner, HOST, 0, ssl_context=server_context(tmp_path)).start()
+    one.port, one.tls_port = (address[1] for address in runner.addresses)
     yield one
     await runner.cleanup()
 
@@ -56,7 +60,7 @@ async def run_nothing(command: Sequence[str], timeout: float) -> tuple[int, str]
 @pytest.fixture
 async def target(server: Server) -> AsyncIterator[Target]:
     async with aiohttp.ClientSession() as session:
-        yield Target(HOST, {"http": server.port}, run_nothing, session)
+        yield Target(HOST, {"http": server.port, "https": server.tls_port}, run_nothing, session)
 
 
 def closed_port() -> int:
@@ -71,6 +75,11 @@ def closed_port() -> int:
         ({"path": "/x", "port": "http"}, Outcome(True, "body")),
         ({"path": "x?status=204", "port": "http"}, Outcome(True, "")),
         ({"path": "/moved", "port": "http"}, Outcome(True, "")),
+        ({"path": "/x", "port": "https", "scheme": "HTTPS"}, Outcome(True, "body")),
+        (
+            {"path": "/?status=500", "port": "https", "scheme": "HTTPS"},
+            Outcome(False, "HTTP probe failed with statuscode: 500"),
+        ),
         ({"path": "/?status=404", "port": "http"}, Outcome(False, "HTTP probe failed with statuscode: 404")),
         ({"path": "/?status=503", "port": "http"}, Outcome(False, "HTTP probe failed with statuscode: 503")),
         ({"path": "/", "port": "nope"}, Outcome(False, "couldn't find port: nope", error=True)),
