@@ -49,6 +49,8 @@ class Layout:
         self.apiserver = self.directory / "apiserver"
         self.volumes = self.directory / "volumes"
         self.kubelet = self.directory / "kubelet"
+        self.building = self.kubelet / "building.txt"
+        """What the kubelet builds an image of just now, in one line; not there if it builds none."""
         self.logs = self.directory / "logs"
         self.state_file = self.directory / "state.json"
         self._lock = self.directory / "lock"
@@ -70,6 +72,12 @@ class Layout:
             return msgspec.json.decode(self.state_file.read_bytes(), type=State)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
+
+    def read_building(self) -> str:
+        try:
+            return self.building.read_text()
+        except OSError:
+            return ""
 
     def write_state(self, state: State) -> None:
         fresh = self.state_file.with_suffix(".new")

@@ -7,6 +7,7 @@ import ipaddress
 import logging
 import os
 import ssl
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from modelyard.cli.laptop.layout import Layout
@@ -37,7 +38,7 @@ async def run(layout: Layout) -> None:
         persistent_root=layout.volumes,
         api_host=server.hostname or "127.0.0.1",
         api_port=server.port or 443,
-        progress=lambda image, line: log.info("image %s: %s", image, line),
+        progress=_build_news(layout),
     )
     kubelet = Kubelet(client, settings)
     try:
@@ -55,6 +56,21 @@ async def run(layout: Layout) -> None:
     finally:
         await kubelet.stop()
         await client.close()
+
+
+def _build_news(layout: Layout) -> Callable[[str, str], None]:
+    """What an installer says goes to the log; its last words are left for `up` to show."""
+    layout.building.unlink(missing_ok=True)
+
+    def tell(image: str, line: str) -> None:
+        if not line:
+            layout.building.unlink(missing_ok=True)
+            return
+        log.info("image %s: %s", image, line)
+        if not line.startswith(" "):  # the list of what was installed
+            layout.building.write_text(f"image {image}: {line}")
+
+    return tell
 
 
 def gateway_tls(layout: Layout) -> ssl.SSLContext:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -99,18 +99,18 @@ def _served(state: State, layout: Layout) -> str:
 
 
 async def follow_applied(
-    kubeconfig: Path, files: Sequence[Path], operators: Sequence[str], timeout: float, progress: Progress
+    layout: Layout, files: Sequence[Path], operators: Sequence[str], timeout: float, progress: Progress
 ) -> None:
     """Applies the files' objects in order, then waits until the custom resources and workloads among them are ready."""
     objects = read_all(files)
-    client = connect(kubeconfig)
+    client = connect(layout.kubeconfig)
     try:
         applied = []
         for obj in objects:
             kind = await apply(client, obj)
             applied.append((kind, key_of(obj)))
             progress.line(f"applied {kind.kind} {key_of(obj)}")
-        await _until_ready(client, applied, operators, timeout, progress)
+        await _until_ready(client, applied, operators, timeout, progress, layout.read_building)
     finally:
         await client.close()
 
@@ -142,7 +142,12 @@ async def apply(client: Client, obj: Object, *, seconds: float = 30.0) -> Kind:
 
 
 async def _until_ready(
-    client: Client, applied: Sequence[tuple[Kind, Key]], names: Sequence[str], timeout: float, progress: Progress
+    client: Client,
+    applied: Sequence[tuple[Kind, Key]],
+    names: Sequence[str],
+    timeout: float,
+    progress: Progress,
+    building: Callable[[], str],
 ) -> None:
     operators = load(names, os.environ)
     clock = asyncio.get_running_loop().time
@@ -165,7 +170,9 @@ async def _until_ready(
                 progress.line(f"{kind.kind} {key} is available", "green")
         if not waiting:
             return
-        if clock() >= look_again:
+        if line := building():
+            progress.waiting(line)
+        elif clock() >= look_again:
             # A close look reads most of the cluster, which has better things to do while it starts.
             (kind, key), problem = next(iter(waiting.items()))
             why = await _explained(client, operators, kind, key, problem)

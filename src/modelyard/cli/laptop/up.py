@@ -149,9 +149,7 @@ async def _until_ready(
     if not plan.files:
         stopping.cancel()
         return 0
-    applied = asyncio.create_task(
-        follow_applied(plan.layout.kubeconfig, plan.files, plan.operators, plan.timeout, progress)
-    )
+    applied = asyncio.create_task(follow_applied(plan.layout, plan.files, plan.operators, plan.timeout, progress))
     await asyncio.wait([applied, stopping], return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     if not applied.done():

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from modelyard.kube.kinds import Object
 from modelyard.local.images import Builder, BuildError, Built, NoRecipe, Registry
-from modelyard.local.images.recipe import tag
+from modelyard.local.images.recipe import Recipe, tag
 from modelyard.local.kubelet.backoff import BackOff
 from modelyard.local.kubelet.events import Tell
 
@@ -38,6 +38,7 @@ class RecipeImages:
     def __init__(
         self, registry: Registry, builder: Builder, progress: Callable[[str, str], None] = lambda image, line: None
     ):
+        """`progress` takes an image and a line about its build; an empty one in the end."""
         self._registry = registry
         self._builder = builder
         self._progress = progress
@@ -53,9 +54,15 @@ class RecipeImages:
         recipe = self._registry.find(image)
         task = self._building.get(recipe.name)
         if task is None or task.done():
-            task = asyncio.create_task(self._builder.build(recipe, lambda line: self._progress(image, line)))
+            task = asyncio.create_task(self._build(image, recipe))
             self._building[recipe.name] = task
         return await asyncio.shield(task)
+
+    async def _build(self, image: str, recipe: Recipe) -> Built:
+        try:
+            return await self._builder.build(recipe, lambda line: self._progress(image, line))
+        finally:
+            self._progress(image, "")
 
     async def close(self) -> None:
         for task in self._building.values():
