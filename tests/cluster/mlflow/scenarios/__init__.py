@@ -8,7 +8,12 @@ from tests.cluster.mlflow.scenarios.story import Scenario
 _BOOKS = (admission.book, rendering.book, routing.book, migrations.book, platform.book)
 SCENARIOS: dict[int, Scenario] = {number: story for book in _BOOKS for number, story in book.scenarios.items()}
 NEEDS_API = frozenset(number for book in _BOOKS for number in book.needs_api)
-E2E = {70: "tests/e2e/test_mlflow.py", 71: "tests/e2e/test_mlflow.py", 72: "tests/e2e/test_mlflow.py"}
+E2E = {
+    70: "test_70_a_fresh_mlflow_is_migrated_and_answers",
+    71: "test_71_a_namespace_keeps_its_artifacts_in_its_own_bucket",
+    72: "test_72_a_reader_can_read_and_no_more",
+}
+"""In `tests/e2e/test_mlflow.py`."""
 
 
 def title(number: int) -> str:

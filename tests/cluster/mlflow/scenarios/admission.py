@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from modelyard.kube import builtin
 from modelyard.kube.objects import spec_of
 from modelyard.operators.mlflow.api import MLFLOW, MLFLOW_CONFIG
 from tests.cluster.mlflow.scenarios.story import Book, Story, refused
@@ -147,6 +148,9 @@ async def an_mlflow_config_names_the_one_secret(story: Story) -> None:
     spec = {"artifactRootSecret": "mlflow-artifact-connection"}
     await refused(yard.create(kind, "other", spec=spec), "MLflowConfig resource name must be 'mlflow'")
     await yard.create(kind, "mlflow", spec=spec)
+    elsewhere = f"{yard.namespace}-too"
+    await yard.create(builtin.Namespace, elsewhere)
+    await yard.create(kind, "mlflow", namespace=elsewhere, spec=spec)
     wrong = yard.edit(kind, "mlflow", lambda config: config["spec"].update(artifactRootSecret="wrong"))
     await refused(wrong, "artifactRootSecret must be 'mlflow-artifact-connection'")
     absolute = yard.edit(kind, "mlflow", lambda config: config["spec"].update(artifactRootPath="/abs"))

@@ -113,8 +113,9 @@ async def a_workspace_gets_the_platforms_groups(story: Story) -> None:
         (EDIT, "mlflow-operator-mlflow-edit", ["shared", "adm"]),
     ):
         binding = await story.yard.until(builtin.RoleBinding, name)
-        assert subjects(binding) == members
-        assert binding["roleRef"]["name"] == role
+        group = {"kind": "Group", "apiGroup": "rbac.authorization.k8s.io"}
+        assert binding["subjects"] == [{**group, "name": member} for member in members]
+        assert binding["roleRef"] == {"apiGroup": group["apiGroup"], "kind": "ClusterRole", "name": role}
         assert binding["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "mlflow-operator"
         (owner,) = binding["metadata"]["ownerReferences"]
         assert (owner["uid"], owner["controller"]) == (uid, True)

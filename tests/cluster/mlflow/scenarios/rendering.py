@@ -336,13 +336,19 @@ async def ca_bundles_are_joined(story: Story) -> None:
 @rendering(36)
 async def pod_labels_and_annotations_are_for_pods(story: Story) -> None:
     await story.start()
-    await story.create(podLabels={"team": "a"}, podAnnotations={"note": "b"})
+    await story.create(podLabels={"team": "a"}, podAnnotations={"note": "b"}, garbageCollection=GC)
     server = await story.server()
     assert server.template["metadata"]["labels"]["team"] == "a"
     assert server.template["metadata"]["annotations"]["note"] == "b"
-    for obj in (server.object, await story.yard.get(builtin.Service, "mlflow")):
-        assert "team" not in obj["metadata"]["labels"]
-        assert "note" not in obj["metadata"].get("annotations", {})
+    gc = await cron_job(story, "mlflow-gc")
+    for metadata in (
+        server.object["metadata"],
+        (await story.yard.get(builtin.Service, "mlflow"))["metadata"],
+        gc.object["metadata"],
+        gc.template["metadata"],
+    ):
+        assert "team" not in metadata["labels"]
+        assert "note" not in metadata.get("annotations", {})
 
 
 @rendering(37)
