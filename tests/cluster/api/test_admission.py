@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -24,13 +25,14 @@ from modelyard.kube.builtin import (
     StorageClass,
     ValidatingWebhookConfiguration,
 )
-from modelyard.kube.errors import ApiError, NotFound
+from modelyard.kube.errors import ApiError, Forbidden, NotFound
 from modelyard.kube.kinds import Kind, Object
 from tests.cluster.api.calls import MERGE, Answer, call, config_map, deployment, eventually
 from tests.cluster.api.hooks import HookServer, hook_server, patch
 from tests.cluster.conftest import Api
 
 _numbers = itertools.count(1)
+RUNTIME_CLASS = Kind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", namespaced=False)
 POD: Object = {"containers": [{"name": "c", "image": "x:1"}]}
 
 
@@ -497,3 +499,36 @@ async def test_service_reference_is_resolved_to_an_endpoint(api: Api) -> None:
         async with registered.validating(registered.webhook("/check", clientConfig=config)):
             with pytest.raises(ApiError, match="denied the request"):
                 await api.client.create(ConfigMap, config_map(namespace, "a"))
+
+
+async def test_a_pod_takes_overhead_and_demands_from_its_runtime_class(api: Api) -> None:
+    namespace, name = await api.namespace(), f"runtime-{os.getpid()}"
+    toleration = {"key": "fast", "operator": "Exists", "effect": "NoSchedule"}
+    await api.client.create(
+        RUNTIME_CLASS,
+        {
+            "metadata": {"name": name},
+            "handler": "fast",
+            "overhead": {"podFixed": {"cpu": "10m"}},
+            "scheduling": {"nodeSelector": {"disk": "ssd"}, "tolerations": [toleration]},
+        },
+    )
+    try:
+        made = await api.client.create(Pod, runtime_pod(namespace, "p", name))
+        assert (made["spec"]["overhead"], made["spec"]["nodeSelector"]) == ({"cpu": "10m"}, {"disk": "ssd"})
+        assert toleration in made["spec"]["tolerations"]
+        for pod, why in (
+            (runtime_pod(namespace, "q", name, overhead={"cpu": "20m"}), "Pod's Overhead doesn't match RuntimeClass's"),
+            (runtime_pod(namespace, "q", name, nodeSelector={"disk": "hdd"}), "conflict: runtimeClass.scheduling"),
+            (runtime_pod(namespace, "q", "nope"), 'pod rejected: RuntimeClass "nope" not found'),
+            (runtime_pod(namespace, "q", None, overhead={"cpu": "1m"}), "Pod Overhead set without corresponding"),
+        ):
+            with pytest.raises(Forbidden, match=re.escape(why)):
+                await api.client.create(Pod, pod)
+    finally:
+        await api.client.delete(RUNTIME_CLASS, "", name)
+
+
+def runtime_pod(namespace: str, name: str, runtime_class: str | None, **more: Any) -> Object:
+    spec = {"containers": [{"name": "c", "image": "i"}], "runtimeClassName": runtime_class} | more
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": spec}

@@ -103,3 +103,13 @@ async def test_documents_have_etags(api: Api) -> None:
     )
     assert again.status == 304
     await again.read()
+
+
+async def test_what_every_object_has_is_described(api: Api) -> None:
+    custom = await install(api, definition())
+    found = (await document(api, f"apis/{custom.kind.api_version}"))["components"]["schemas"]
+    [schema] = [s for name, s in found.items() if name.endswith(f".{custom.kind.kind}")]
+    assert schema["properties"]["apiVersion"]["description"].startswith("APIVersion defines")
+    assert "Standard object's metadata" in schema["properties"]["metadata"]["description"]
+    metadata = found["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]["properties"]
+    assert metadata["creationTimestamp"]["description"].startswith("CreationTimestamp is a timestamp")

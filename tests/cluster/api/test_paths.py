@@ -122,3 +122,12 @@ async def test_requests_are_counted_for_monitors(api: Api) -> None:
         ('code="201"', 'resource="namespaces"', 'verb="POST"'),
     ):
         assert any(all(label in line for label in labels) for line in counted), labels
+
+
+@pytest.mark.parametrize("form", ["Table", "Nothing"])
+async def test_a_review_cannot_be_shown_as_something_else(api: Api, form: str) -> None:
+    review = {"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    answer = await call(api, "POST", path, review, accept=f"application/json;as={form};v=v1;g=meta.k8s.io")
+    assert (answer.status, answer.reason) == (406, "NotAcceptable")
+    assert answer.message.startswith("only the following media types are accepted: application/json")

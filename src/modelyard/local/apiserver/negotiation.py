@@ -10,7 +10,7 @@ from modelyard.local.apiserver.bodies import YAML
 from modelyard.local.apiserver.requests import JSON, Request
 
 Shape = Literal["object", "metadata", "table"]
-_OFFERED = (JSON, YAML)
+OFFERED = (JSON, YAML)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,10 @@ def negotiate(request: Request, *, shapes: bool = True) -> Format:
             return Format(offered, "table", version, pretty)
         if wanted in ("PartialObjectMetadata", "PartialObjectMetadataList"):
             return Format(offered, "metadata", version, pretty)
-    message = "406: Not Acceptable\n\nAvailable representations: " + ", ".join(_OFFERED)
+    if any("as" in parameters for *_, parameters in clauses):
+        # The media type is fine, the form in which objects are asked for is not.
+        raise problems.not_acceptable(OFFERED)
+    message = "406: Not Acceptable\n\nAvailable representations: " + ", ".join(OFFERED)
     raise problems.custom(406, "NotAcceptable", message, {})
 
 

@@ -317,6 +317,9 @@ class Pipeline:
     async def _call(self, exchange: Exchange, handler: Handler) -> Reply:
         """Hands over to a resource or subresource with a handler of its own."""
         target, request = exchange.target, exchange.request
+        if exchange.format.shape != "object" and target.verb == "create":
+            # A review is no object with a name: it has no row and no metadata to show.
+            raise problems.not_acceptable(negotiation.OFFERED)
         call = Call(
             self._server, request, exchange.user, exchange.resource, target.verb,
             target.namespace, target.name, target.subresource, target.rest, warnings=exchange.warnings,

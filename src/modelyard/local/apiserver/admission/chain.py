@@ -20,6 +20,7 @@ from modelyard.local.apiserver.admission.plugins import (
     StorageProtection,
 )
 from modelyard.local.apiserver.admission.pods import DefaultTolerations, PriorityAdmission, ServiceAccountAdmission
+from modelyard.local.apiserver.admission.runtime_classes import RuntimeClassAdmission
 from modelyard.local.apiserver.admission.webhooks import Rounds, WebhookAdmission
 from modelyard.local.apiserver.auth.escalation import EscalationGuard
 from modelyard.local.apiserver.hooks import Admission
@@ -43,6 +44,7 @@ class AdmissionChain:
             NamespaceLifecycle(store),
             ServiceAccountAdmission(store),
             PriorityAdmission(store),
+            RuntimeClassAdmission(store),
             DefaultTolerations(),
             DefaultStorageClass(store),
             StorageProtection(),

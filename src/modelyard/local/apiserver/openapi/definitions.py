@@ -10,6 +10,7 @@ import msgspec
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.schema import builtin_kinds, open_api_definitions
 from modelyard.local.apiserver.crds.strategy import CustomStrategy
+from modelyard.local.apiserver.openapi.prose import HEAD, METADATA, describe
 from modelyard.local.apiserver.resources import ServedResource
 
 _PREFIXES = {
@@ -70,8 +71,11 @@ class Components:
             document = msgspec.json.decode(self._raw[name])
             waiting += _references(document)
             self.schemas[full] = schema = self._converted(document)
+            if name == OBJECT_META:
+                describe(schema["properties"], METADATA)
             if kinds := self._kinds_of.get(name):
                 schema["x-kubernetes-group-version-kind"] = kinds
+                describe(schema.get("properties") or {}, HEAD)
 
     def _converted(self, document: Object) -> Object:
         """The compact form as OpenAPI: full names, and for version 3 no siblings of `$ref`."""
@@ -107,6 +111,7 @@ class Components:
         self.add(LIST_META)
         properties |= {n: s for n, s in (schema.get("properties") or {}).items() if n not in ("apiVersion", "kind")}
         schema["properties"] = properties | {"metadata": metadata}
+        describe(schema["properties"], HEAD)
         schema["x-kubernetes-group-version-kind"] = [kind_entry(kind)]
         self.schemas[name] = schema
         self.schemas[list_name] = {
