@@ -149,8 +149,9 @@ class Patches:
             )
             if wanted:
                 merged["metadata"]["resourceVersion"] = wanted
-            self._writes.check_name(write, merged)
-            return self._converted(write, merged, mine["metadata"])
+            converted = self._converted(write, merged, mine["metadata"])
+            self._writes.check_name(write, converted)
+            return converted
 
         return applied
 

@@ -41,6 +41,9 @@ class Strategy(Protocol):
     def prepare_create(self, obj: Object) -> None:
         """Drops what a creator may not set (status) and what the server decides, in place. The core sets generation 1."""
 
+    def prepare_create_by_status(self, obj: Object) -> None:
+        """As `prepare_create`, where a write to the status of what is not there creates it."""
+
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         """Keeps what this write may not change: the old status on main writes; all but status on status writes; in place."""
 
@@ -85,6 +88,9 @@ class PlainStrategy:
     def prepare_create(self, obj: Object) -> None:
         if self.has_status:
             obj.pop("status", None)
+
+    def prepare_create_by_status(self, obj: Object) -> None:
+        self.prepare_create(obj)
 
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         if subresource == "status":

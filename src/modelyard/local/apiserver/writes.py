@@ -84,6 +84,8 @@ class Writes:
                     f"{resource.kind.kind}.metadata of type v1.ObjectMeta"
                 )
             obj["metadata"] = {}
+        # An empty list takes every field from everyone, unlike none.
+        unmanaged = obj["metadata"].get("managedFields") == []
         try:
             mode, as_applied = write.options.field_validation, applied and resource.custom and resource.stored_as_served
             texts = self._hooks.fields.check(resource, obj, duplicates, mode, applied=as_applied)
@@ -93,6 +95,8 @@ class Writes:
             raise
         if not as_applied:
             resource.strategy.default(obj)
+        if unmanaged:
+            obj["metadata"]["managedFields"] = []
         write.warnings += texts
         self._check_namespace(write, obj)
         return obj
@@ -141,7 +145,8 @@ class Writes:
         generating = bool(obj["metadata"].get("generateName")) and not obj["metadata"].get("name")
         pristine = encode(obj) if generating else b""
         for attempt in range(_NAME_ATTEMPTS):
-            if generating and attempt:
+            if generating:
+                # A copy each, which shares nothing: a Job's labels are those of its template otherwise.
                 obj = decode(pristine)
             try:
                 return await self._create_once(write, obj, admission, admits=admits)
@@ -158,7 +163,10 @@ class Writes:
         if prefix and not metadata.get("name"):
             metadata["name"] = meta.generated_name(prefix)
         self._check_namespace(write, obj)
-        strategy.prepare_create(obj)
+        if write.subresource == "status":
+            strategy.prepare_create_by_status(obj)
+        else:
+            strategy.prepare_create(obj)
         if strategy.counts_generation:
             metadata["generation"] = 1
         # What is of another kind is not looked at any closer.
@@ -234,7 +242,11 @@ class Writes:
             if current is None:
                 if not (
                     applying
-                    or (resource.create_on_update and options_kind == "UpdateOptions" and not write.subresource)
+                    or (
+                        resource.create_on_update
+                        and options_kind == "UpdateOptions"
+                        and write.subresource in ("", "status")
+                    )
                 ):
                     raise problems.not_found(resource.kind, write.name)
                 return await self._create_by_update(write, transform, options_kind, applying=applying)
@@ -270,7 +282,7 @@ class Writes:
         self, write: Write, transform: Transform, options_kind: str, *, applying: bool
     ) -> Written:
         resource = write.resource
-        if write.subresource:
+        if write.subresource and not (resource.create_on_update and write.subresource == "status"):
             raise problems.not_found(resource.kind, write.name)
         attributes = Attributes(
             write.user, "create", resource.kind.path(write.namespace, write.name), True,

@@ -214,7 +214,7 @@ def _scheduling_aside(template: Object) -> Object:
     if affinity := {key: value for key, value in (spec.pop("affinity", None) or {}).items() if key != "nodeAffinity"}:
         spec["affinity"] = affinity
     for group in ("containers", "initContainers"):
-        if group in spec:
+        if spec.get(group):
             spec[group] = [
                 {key: value for key, value in container.items() if key != "resources"} for container in spec[group]
             ]
@@ -229,6 +229,8 @@ def _prepare_job(obj: Object) -> None:
     labels = spec.setdefault("template", {}).setdefault("metadata", {}).setdefault("labels", {})
     for key, value in ((_OLD_NAME, name), (_NAME, name), (_OLD_UID, uid), (_UID, uid)):
         labels.setdefault(key, value)
+    if not obj["metadata"].get("labels"):
+        obj["metadata"]["labels"] = dict(labels)
     selector = spec.get("selector") or {}
     selector.setdefault("matchLabels", {}).setdefault(_UID, uid)
     spec["selector"] = selector

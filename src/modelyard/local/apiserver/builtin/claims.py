@@ -135,7 +135,9 @@ def claim_status(new: Object, old: Object) -> list[Cause]:
     found: list[Cause] = []
     for name, amount in ((new.get("status") or {}).get("capacity") or {}).items():
         if parse(amount).nanos < 0:
-            found.append(invalid_value(f"status.capacity[{name}]", amount, checks.NOT_NEGATIVE))
+            # Fractions are rounded away from zero.
+            whole = parse(amount).milli // 1000
+            found.append(invalid_value(f"status.capacity[{name}]", whole, "must be a valid resource quantity"))
     return found
 
 

@@ -251,14 +251,19 @@ def _ip_block(block: Object, field: str) -> list[Cause]:
     return found
 
 
-def endpoint_slice(obj: Object) -> list[Cause]:
+def endpoint_slice(obj: Object, old: Object | None = None) -> list[Cause]:
+    """Endpoints that an update leaves as they were are not looked at again."""
     kind = obj.get("addressType", "")
     found: list[Cause] = []
     if not kind:
         found.append(required("addressType"))
     elif kind not in ("FQDN", "IPv4", "IPv6"):
         found.append(not_supported("addressType", kind, ("FQDN", "IPv4", "IPv6")))
-    return found + _slice_ports(obj.get("ports") or ()) + _slice_endpoints(obj.get("endpoints") or (), kind)
+    found += _slice_ports(obj.get("ports") or ())
+    endpoints = obj.get("endpoints") or []
+    if old is None or endpoints != (old.get("endpoints") or []):
+        found += _slice_endpoints(endpoints, kind)
+    return found
 
 
 def _slice_ports(ports: Sequence[Object]) -> list[Cause]:
@@ -311,7 +316,7 @@ def _slice_endpoints(endpoints: Sequence[Object], kind: str) -> list[Cause]:
 
 
 def endpoint_slice_update(new: Object, old: Object) -> list[Cause]:
-    return endpoint_slice(new) + checks.immutable_declared(
+    return endpoint_slice(new, old) + checks.immutable_declared(
         new.get("addressType"), old.get("addressType"), "addressType"
     )
 

@@ -50,6 +50,10 @@ class ServiceStrategy(BuiltinStrategy):
             cause = invalid_value("spec.clusterIPs", [""], f"failed to allocate IP: {why}")
             raise invalid(builtin.Service, "", [cause])
 
+    def prepare_create_by_status(self, obj: Object) -> None:
+        # Who writes a status allots nothing.
+        super().prepare_create(obj)
+
     def prepare_update(self, new: Object, old: Object, subresource: str) -> None:
         super().prepare_update(new, old, subresource)
         if subresource:

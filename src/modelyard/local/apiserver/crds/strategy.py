@@ -76,7 +76,9 @@ class CustomStrategy(PlainStrategy):
         return root
 
     def default(self, obj: Object) -> None:
-        self.settle(obj)
+        # What is of another kind has no schema; validation refuses it.
+        if obj.get("kind", self.kind.kind) == self.kind.kind:
+            self.settle(obj)
 
     def bumps_generation(self, new: Object, old: Object) -> bool:
         """Everything beside metadata counts; a status with a subresource of its own is the old one by now."""
