@@ -424,8 +424,10 @@ class ApiYard(Yard):
     async def _noticed(self, kind: Kind, obj: Object, *, gone: bool = False) -> None:
         """Until the controllers know what was written: only then does their rest mean anything."""
         metadata, key = metadata_of(obj), key_of(obj)
-        for cache in self.manager.caches.of(kind) if self.manager else ():
+        for cache in self.manager.caches if self.manager else ():
             chosen = cache.selection
+            if chosen.kind != kind or not cache.started or chosen.fields not in ("", f"metadata.name={key.name}"):
+                continue
             if chosen.namespace in ("", key.namespace) and parse_labels(chosen.labels).matches(metadata.get("labels")):
                 if gone:
                     await cache.wait_lost(key, metadata["uid"], PATIENCE)

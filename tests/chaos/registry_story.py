@@ -12,7 +12,7 @@ from modelyard.operators.model_registry.api import DEFINITIONS, MODEL_REGISTRY
 from modelyard.operators.model_registry.catalog.controller import catalog_controller
 from modelyard.operators.model_registry.config import Settings
 from modelyard.operators.model_registry.controller import registry_controller
-from modelyard.operators.model_registry.facts import ReferenceGrant
+from modelyard.operators.model_registry.facts import CREATED_BY, ReferenceGrant
 from modelyard.operators.parts.platform import Auth
 from modelyard.runtime.ownership import OWNER_KIND
 from tests.chaos.sweeps import Stage, Step, Story, namespace
@@ -62,7 +62,7 @@ def pod() -> Object:
 
 def endpoints() -> Object:
     made = named("mr-x", addressType="IPv4", endpoints=[{"addresses": ["10.0.0.7"]}], ports=[])
-    made["metadata"]["labels"] = {"kubernetes.io/service-name": "mr"}
+    made["metadata"]["labels"] = {"kubernetes.io/service-name": "mr", **CREATED_BY}
     return made
 
 

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 import msgspec
 
@@ -22,7 +23,7 @@ from modelyard.runtime.cache import Cache, CacheSet
 from modelyard.runtime.cluster import Seen, managed_by
 from modelyard.runtime.controller import Controller
 from modelyard.runtime.desired import EventNote
-from modelyard.runtime.entry import Entry
+from modelyard.runtime.entry import Entry, entry_of
 from modelyard.runtime.ownership import OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE, SHARE_PREFIX, Owner, belongs_to, digest
 from modelyard.runtime.served import Served
 from modelyard.runtime.store import Index
@@ -83,6 +84,29 @@ def _owner_tracks(owner: Owner) -> list[str]:
     return _tracks(owner.labels | {SHARE_PREFIX + owner.token: owner.type_name})
 
 
+class Fetched:
+    """Whole objects of which the caches hold the metadata only: those that someone asked for, the last `most` of them."""
+
+    def __init__(self, client: Client, most: int = 4096) -> None:
+        self._client = client
+        self._most = most
+        self._kept: dict[tuple[Kind, Key], Entry] = {}
+
+    async def get(self, kind: Kind, outline: Entry) -> Object | None:
+        """The object whose metadata a cache shows; read only if it is not the version that we have."""
+        place = (kind, outline.key)
+        kept = self._kept.pop(place, None)
+        if kept is None or kept.uid != outline.uid or kept.version < outline.version:
+            found = await self._client.find(kind, *outline.key)
+            if found is None:
+                return None
+            kept = entry_of(kind, msgspec.json.encode(found))
+        self._kept[place] = kept
+        if len(self._kept) > self._most:
+            del self._kept[next(iter(self._kept))]
+        return kept.object
+
+
 @dataclass(frozen=True)
 class Shared:
     """What all controllers of a process have in common."""
@@ -94,6 +118,10 @@ class Shared:
     clock: Callable[[], datetime]
     may_write: Callable[[], bool] = lambda: True
     """Asked before every write: is the lease still ours?"""
+
+    @cached_property
+    def fetched(self) -> Fetched:
+        return Fetched(self.client)
 
 
 @dataclass
@@ -170,6 +198,12 @@ class ApiCluster:
     async def read(self, kind: Kind, key: Key, manager: str) -> Seen | None:
         obj = await self.shared.client.find(kind, key.namespace, key.name)
         return None if obj is None else Seen(obj, managed_by(obj, manager))
+
+    async def fetch(self, kind: Kind, key: Key) -> Object | None:
+        cached, outline = self.shared.caches.get(kind, key), self.shared.caches.outline(kind, key)
+        if outline is None or (self._whole(kind) and cached is not None and cached.version >= outline.version):
+            return cached.object if cached is not None and self._whole(kind) else None
+        return await self.shared.fetched.get(kind, outline)
 
     async def apply(self, kind: Kind, obj: Object, *, manager: str, force: bool, new: bool = False) -> Object:
         self._check_lease()

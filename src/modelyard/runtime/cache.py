@@ -188,6 +188,11 @@ class CacheSet:
         """From all caches of the kind together."""
         return self._unseen.over(kind, key, newest(self.of(kind), key))
 
+    def outline(self, kind: Kind, key: Key) -> Entry | None:
+        """An object's metadata, from caches that hold nothing else of it."""
+        caches = [c for c in self._by_kind.get(kind, ()) if c.started and c.selection.metadata_only]
+        return newest(caches, key)
+
     def list(
         self, kind: Kind, namespace: str | None = None, labels: Mapping[str, str] | str | None = None
     ) -> builtins.list[Entry]:

@@ -86,6 +86,10 @@ class Cluster(Protocol):
         """Like `look`, but asks the API."""
         ...
 
+    async def fetch(self, kind: Kind, key: Key) -> Object | None:
+        """Like `get`, for objects of which the caches hold the metadata only."""
+        ...
+
     async def apply(self, kind: Kind, obj: Object, *, manager: str, force: bool, new: bool = False) -> Object:
         """A server-side apply. A `new` object is only created: `Conflict` if there is one of that name, which is not touched."""
         ...
@@ -134,6 +138,10 @@ class WorldView:
     def list(self, kind: Kind, namespace: str | None = None, labels: Mapping[str, str] | None = None) -> list[Object]:
         self._check(kind)
         return self.cluster.list(kind, namespace, labels)
+
+    async def fetch(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        self._check(kind)
+        return await self.cluster.fetch(kind, Key(namespace if kind.namespaced else "", name))
 
     def owned(self, kind: Kind) -> builtins.list[Object]:
         self._check(kind)

@@ -139,6 +139,9 @@ class MemoryCluster:
     async def read(self, kind: Kind, key: Key, manager: str) -> Seen | None:
         return self.look(kind, key, manager)
 
+    async def fetch(self, kind: Kind, key: Key) -> Object | None:
+        return self.get(kind, key)
+
     async def apply(self, kind: Kind, obj: Object, *, manager: str, force: bool, new: bool = False) -> Object:
         key = key_of(obj)
         before = self.objects.get((kind, key))

@@ -274,7 +274,7 @@ class Pass:
 
     async def _edit(self, edit: Edit) -> None:
         """Changes someone's object, if it still is as the reconcile saw it."""
-        seen = self.cluster.get(edit.kind, edit.key)
+        seen = await self.cluster.fetch(edit.kind, edit.key)
         if seen is None or resource_version_of(seen) != edit.resource_version:
             return  # The event of its change starts another pass.
         try:

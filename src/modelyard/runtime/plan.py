@@ -141,6 +141,9 @@ class PlanCluster:
     async def read(self, kind: Kind, key: Key, manager: str) -> Seen | None:
         return await self.real.read(kind, key, manager)
 
+    async def fetch(self, kind: Kind, key: Key) -> Object | None:
+        return await self.real.fetch(kind, key)
+
     async def apply(self, kind: Kind, obj: Object, *, manager: str, force: bool, new: bool = False) -> Object:
         key = key_of(obj)
         before = await self.real.shared.client.find(kind, key.namespace, key.name)

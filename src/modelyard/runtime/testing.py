@@ -164,6 +164,9 @@ class FakeWorld:
     def list(self, kind: Kind, namespace: str | None = None, labels: Mapping[str, str] | None = None) -> list[Object]:
         return self.cluster.list(kind, namespace, labels)
 
+    async def fetch(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        return self.get(kind, namespace, name)
+
     def owned(self, kind: Kind) -> builtins.list[Object]:
         if self._owner is None:
             return []

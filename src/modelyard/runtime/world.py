@@ -27,6 +27,10 @@ class World(Protocol):
 
     def list(self, kind: Kind, namespace: str | None = None, labels: Mapping[str, str] | None = None) -> Objects: ...
 
+    async def fetch(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        """The whole object of a kind that is followed by its metadata only: read from the API once a version, then kept."""
+        ...
+
     def owned(self, kind: Kind) -> Objects:
         """The children of that kind which belong to the resource being reconciled (owner reference or tracking labels)."""
         ...

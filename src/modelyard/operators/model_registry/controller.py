@@ -63,8 +63,8 @@ def registry_controller(settings: Settings) -> Controller:
             Owns(builtin.NetworkPolicy, labels=CREATED_BY, namespace=where),
             Owns(builtin.RoleBinding, labels=CREATED_BY, namespace=where),
             Owns(builtin.PersistentVolumeClaim, labels=CREATED_BY, namespace=where),
-            Owns(builtin.Secret, namespace=where),
-            Owns(builtin.ConfigMap, namespace=where),
+            Owns(builtin.Secret, labels=CREATED_BY, namespace=where),
+            Owns(builtin.ConfigMap, labels=CREATED_BY, namespace=where),
             Owns(builtin.ClusterRoleBinding, labels=CREATED_BY),
             Owns(builtin.Route, labels=CREATED_BY, namespace=where, optional=True),
             Owns(builtin.Group, labels=CREATED_BY, optional=True),
@@ -73,10 +73,12 @@ def registry_controller(settings: Settings) -> Controller:
             Owns(BackendTLSPolicy, labels=CREATED_BY, namespace=where, optional=True),
         ],
         watches=[
-            Watch(builtin.Secret, to=_users, namespace=where),
-            Watch(builtin.ConfigMap, to=_users, namespace=where),
+            # Anyone's: what is in them is read only where a registry names them.
+            Watch(builtin.Secret, to=_users, namespace=where, metadata_only=True),
+            Watch(builtin.ConfigMap, to=_users, namespace=where, metadata_only=True),
             Watch(builtin.Pod, to=_server, labels={"component": COMPONENT}, namespace=where),
-            Watch(builtin.EndpointSlice, to=_served, namespace=where),
+            # They carry the labels of their Service.
+            Watch(builtin.EndpointSlice, to=_served, labels=CREATED_BY, namespace=where),
             Watch(builtin.StorageClass),
             Watch(ClusterIngress, to=_everyone, optional=True),
         ],
@@ -119,7 +121,7 @@ async def reconcile_registry(registry: ModelRegistry, world: World, settings: Se
     patch = migrated(registry, openshift=world.serves(builtin.Route))
     stored = with_proxy(registry.spec) if patch else registry.spec
     names = Names.of(registry)
-    facts = observe_facts(stored, names, settings, world)
+    facts = await observe_facts(stored, names, settings, world)
     wanted = Wanted(registry, stored, effective(stored, facts, names), facts, names)
     health = await observe_health(names, world)
     before = {(kind, key_of(obj)): resource_version_of(obj) for kind in _KINDS for obj in world.owned(kind)}
@@ -137,6 +139,7 @@ async def reconcile_registry(registry: ModelRegistry, world: World, settings: Se
         requeue_after=wait if wait > 0 else None,
         keep=[] if wanted.generated else [(builtin.PersistentVolumeClaim, Key(names.namespace, names.claim))],
         delete=_legacy(wanted, world),
+        edits=_unmarked(wanted),
     )
 
 
@@ -174,6 +177,17 @@ def _stages(wanted: Wanted, world: World) -> list[Stage]:
     secret: Child = credentials(wanted, world.token(24))
     known = wanted.facts.credentials is not None
     return [Stage([secret], ready=lambda live: known), Stage(children(wanted))]
+
+
+def _unmarked(wanted: Wanted) -> list[Edit]:
+    """Credentials that upstream made carry no labels; without them nobody would see that they are there."""
+    secret, names = wanted.facts.secret, wanted.names
+    if secret is None or (controller_of(secret) or {}).get("uid") != wanted.registry.metadata.uid:
+        return []
+    if labels_of(secret).items() >= CREATED_BY.items():
+        return []
+    labels: Object = {"metadata": {"labels": names.postgres_labels}}
+    return [Edit(builtin.Secret, key_of(secret), resource_version_of(secret), labels)]
 
 
 def _events(wanted: Wanted) -> list[EventNote]:

@@ -168,8 +168,10 @@ class Facts:
     domain: str = ""
     serving_ca: str = ""
     """The CA that signed the proxy's certificate, in base64, where a gateway can be told of it."""
+    secret: Object | None = None
+    """With the generated database's credentials, once it exists."""
     credentials: Credentials | None = None
-    """Of the generated database, once they exist."""
+    """What is in it."""
     claim: Object | None = None
     """The generated database's volume claim, once it exists."""
     storage_class: Object | None = None

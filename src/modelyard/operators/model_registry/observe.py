@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from modelyard.kube import builtin
-from modelyard.kube.kinds import Object
+from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.objects import annotations_of, spec_of
 from modelyard.operators.model_registry.api import ModelRegistrySpec
 from modelyard.operators.model_registry.config import Settings
@@ -28,7 +28,7 @@ from modelyard.operators.model_registry.facts import (
 from modelyard.operators.model_registry.server import REST
 from modelyard.operators.parts.availability import SERVICE_NAME, rollout, unavailable_replicas, waiting_containers
 from modelyard.operators.parts.network import BackendTLSPolicy
-from modelyard.operators.parts.references import digest
+from modelyard.operators.parts.references import Fetched, digest, fetch
 from modelyard.runtime.world import World
 
 _URL_SAFE = re.compile(r"[A-Za-z0-9._~-]*")
@@ -49,15 +49,16 @@ class Health:
     database_error: str = ""
 
 
-def observe_facts(spec: ModelRegistrySpec, names: Names, settings: Settings, world: World) -> Facts:
+async def observe_facts(spec: ModelRegistrySpec, names: Names, settings: Settings, world: World) -> Facts:
     """What the cluster says."""
     namespace = names.namespace
     openshift = world.serves(builtin.Route)
     claim = world.get(builtin.PersistentVolumeClaim, namespace, names.claim)
     class_name = spec_of(claim or {}).get("storageClassName")
-    secret = world.get(builtin.Secret, namespace, names.credentials)
     generated = spec.postgres is not None and spec.postgres.is_generated
-    serving = world.get(builtin.Secret, namespace, names.serving_cert) if world.serves(BackendTLSPolicy) else None
+    read = await fetch(world, namespace, _places_read(spec, names, world))
+    secret = read.get(builtin.Secret, namespace, names.credentials)
+    serving = read.get(builtin.Secret, namespace, names.serving_cert)
     facts = Facts(
         settings,
         openshift=openshift,
@@ -66,18 +67,29 @@ def observe_facts(spec: ModelRegistrySpec, names: Names, settings: Settings, wor
         grants=world.serves(ReferenceGrant) and world.get(ReferenceGrant, namespace, GRANT) is None,
         domain=settings.default_domain or _cluster_domain(world),
         serving_ca=str(((serving or {}).get("data") or {}).get("ca.crt") or ""),
-        credentials=_credentials(secret) if generated and secret is not None else None,
+        secret=secret,
+        credentials=_credentials(secret) if secret is not None else None,
         claim=claim,
         storage_class=world.get(builtin.StorageClass, "", class_name) if class_name else None,
     )
     deployed = effective(spec, facts, names)
     return replace(
         facts,
-        awkward_password=_is_awkward(deployed, namespace, world),
-        digest=digest(world, namespace, references(deployed)),
-        database_digest=digest(world, namespace, [(builtin.Secret, names.credentials, "")]) if generated else "",
+        awkward_password=_is_awkward(deployed, namespace, read),
+        digest=digest(read, namespace, references(deployed)),
+        database_digest=digest(read, namespace, [(builtin.Secret, names.credentials, "")]) if generated else "",
         problems=tuple(_problems(spec, facts)),
     )
+
+
+def _places_read(spec: ModelRegistrySpec, names: Names, world: World) -> Iterator[tuple[Kind, str]]:
+    """What the server and its database read, and what a gateway must know."""
+    if spec.postgres is not None and spec.postgres.is_generated:
+        yield builtin.Secret, names.credentials
+    else:
+        yield from ((kind, name) for kind, name, _ in references(spec))
+    if world.serves(BackendTLSPolicy):
+        yield builtin.Secret, names.serving_cert
 
 
 def _cluster_domain(world: World) -> str:
@@ -91,9 +103,9 @@ def _credentials(secret: Object) -> Credentials:
     return Credentials(username, annotations_of(secret).get(DATABASE) or GENERATED_DATABASE)
 
 
-def _is_awkward(spec: ModelRegistrySpec, namespace: str, world: World) -> bool:
+def _is_awkward(spec: ModelRegistrySpec, namespace: str, read: Fetched) -> bool:
     source = spec.postgres.password_secret if spec.postgres else None
-    secret = world.get(builtin.Secret, namespace, source.name) if source else None
+    secret = read.get(builtin.Secret, namespace, source.name) if source else None
     return secret is not None and source is not None and not _URL_SAFE.fullmatch(decoded(secret, source.key))
 
 

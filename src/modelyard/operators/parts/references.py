@@ -1,20 +1,48 @@
-"""A digest of the Secrets and ConfigMaps that a server reads only at start, so that its pods follow their changes."""
+"""The Secrets and ConfigMaps that a server reads only at start, and a digest of them by which its pods follow their changes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
 
-from modelyard.kube.kinds import Kind
+from modelyard.kube.kinds import Kind, Object
 from modelyard.runtime.world import World
 
+Reference: TypeAlias = tuple[Kind, str, str]
+"""`(kind, name, key)`; an empty key means all of it."""
 
-def digest(world: World, namespace: str, references: Iterable[tuple[Kind, str, str]]) -> str:
-    """Of what is there among `(kind, name, key)` (an empty key: all of it); empty while nothing is."""
+
+class Getter(Protocol):
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None: ...
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Objects of one namespace that were fetched beforehand, for functions that cannot wait."""
+
+    objects: dict[tuple[Kind, str], Object]
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        return self.objects.get((kind, name))
+
+
+async def fetch(world: World, namespace: str, places: Iterable[tuple[Kind, str]]) -> Fetched:
+    """What is there of these."""
+    found = {}
+    for kind, name in dict.fromkeys(places):
+        if (obj := await world.fetch(kind, namespace, name)) is not None:
+            found[kind, name] = obj
+    return Fetched(found)
+
+
+def digest(getter: Getter, namespace: str, references: Iterable[Reference]) -> str:
+    """Of what is there of the references; empty while nothing is."""
     found = []
     for kind, name, key in references:
-        obj = world.get(kind, namespace, name)
+        obj = getter.get(kind, namespace, name)
         if obj is None:
             continue
         data = {**(obj.get("data") or {}), **(obj.get("binaryData") or {})}

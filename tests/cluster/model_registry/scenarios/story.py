@@ -15,7 +15,7 @@ from modelyard.kube.times import format_time, utc_now
 from modelyard.operators.model_registry.api import MODEL_REGISTRY
 from modelyard.operators.model_registry.config import Settings
 from modelyard.operators.model_registry.controller import registry_controller
-from modelyard.operators.model_registry.facts import ReferenceGrant
+from modelyard.operators.model_registry.facts import CREATED_BY, ReferenceGrant
 from modelyard.operators.model_registry.webhooks import CONVERSIONS, webhooks
 from modelyard.operators.parts.availability import SERVICE_NAME
 from modelyard.runtime.operator import Operator
@@ -118,7 +118,8 @@ class Story:
 
     async def endpoints(self, name: str = "mr", *, ready: bool = True) -> None:
         endpoint = {"addresses": ["10.0.0.7"], "conditions": {"ready": ready}}
-        labels = {SERVICE_NAME: name}
+        # As Kubernetes does it, with the labels of the Service.
+        labels = {SERVICE_NAME: name, **CREATED_BY}
         await self.yard.create(
             builtin.EndpointSlice, f"{name}-test", labels=labels, addressType="IPv4", endpoints=[endpoint], ports=[]
         )

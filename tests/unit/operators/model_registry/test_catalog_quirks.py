@@ -25,6 +25,7 @@ from modelyard.operators.model_registry.catalog.sources import (
 from modelyard.operators.model_registry.config import Settings
 from modelyard.operators.model_registry.facts import CONFIG_DIGEST
 from modelyard.operators.parts.platform import Auth
+from modelyard.runtime.controller import Watch
 from modelyard.runtime.testing import Bench, bench, make_ready
 from tests.cluster.stories import Server
 
@@ -70,6 +71,13 @@ def test_q5_the_server_is_not_open_to_the_cluster() -> None:
     outcome = yard().settle()
     (rule,) = outcome.children[builtin.NetworkPolicy, "model-catalog-proxy"]["spec"]["ingress"]
     assert rule == {"ports": [{"protocol": "TCP", "port": 8443}]}
+
+
+def test_q10_no_secret_of_others_is_held() -> None:
+    controller = catalog_controller(Settings(namespace=NS))
+    rows = [row for row in (*controller.owns, *controller.watches) if row.kind in (builtin.Secret, builtin.ConfigMap)]
+    assert rows
+    assert all(row.namespace == NS and (row.labels or (isinstance(row, Watch) and row.name)) for row in rows)
 
 
 @pytest.mark.parametrize(

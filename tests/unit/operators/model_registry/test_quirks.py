@@ -15,7 +15,13 @@ from modelyard.operators.certificates.operator import GROUPS
 from modelyard.operators.model_registry.api import MODEL_REGISTRY
 from modelyard.operators.model_registry.config import Settings
 from modelyard.operators.model_registry.controller import registry_controller
-from modelyard.operators.model_registry.facts import CONFIG_DIGEST, FINALIZER, ReferenceGrant
+from modelyard.operators.model_registry.facts import (
+    CONFIG_DIGEST,
+    CREATED_BY,
+    FINALIZER,
+    ClusterIngress,
+    ReferenceGrant,
+)
 from modelyard.operators.parts.network import BackendTLSPolicy
 from modelyard.runtime.desired import EventNote
 from modelyard.runtime.testing import Bench, RunOutcome, bench
@@ -171,7 +177,7 @@ def slice_(**endpoint: Any) -> Object:
     return {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
-        "metadata": {"name": "mr-x", "namespace": NS, "labels": {"kubernetes.io/service-name": "mr"}},
+        "metadata": {"name": "mr-x", "namespace": NS, "labels": {"kubernetes.io/service-name": "mr", **CREATED_BY}},
         "addressType": "IPv4",
         "endpoints": [{"addresses": ["10.0.0.1"], **endpoint}],
     }
@@ -271,10 +277,17 @@ def test_q20_what_is_switched_off_goes() -> None:
     assert made.cluster.list(builtin.HTTPRoute, None, None) == []
 
 
-def test_q21_only_pods_of_registries_are_cached() -> None:
-    watches = {watch.kind: watch for watch in registry_controller(Settings()).watches}
-    assert watches[builtin.Pod].labels == {"component": "model-registry"}
-    assert builtin.Endpoints not in watches
+def test_q21_only_what_belongs_to_registries_is_cached() -> None:
+    """In a cluster full of others' objects: theirs are not held, or by their metadata alone."""
+    controller = registry_controller(Settings())
+    bare = {row.kind for row in (*controller.owns, *controller.watches) if not row.labels}
+    whole = {
+        watch.kind for watch in controller.watches if not watch.labels and not watch.name and not watch.metadata_only
+    }
+    # Few, wherever one is: classes of storage, the cluster's own ingress, and a grant that all registries share.
+    assert whole == {builtin.StorageClass, ClusterIngress}
+    assert bare - whole == {builtin.Secret, builtin.ConfigMap, builtin.Lease, ReferenceGrant}
+    assert builtin.Endpoints not in bare
 
 
 def test_q22_every_container_may_run_restricted() -> None:

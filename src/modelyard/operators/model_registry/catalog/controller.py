@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Key, Kind, Object
@@ -25,7 +25,7 @@ from modelyard.operators.model_registry.facts import CREATED_BY, UPSTREAM, Clust
 from modelyard.operators.parts.availability import rollout
 from modelyard.operators.parts.platform import AUTH_NAME, Auth
 from modelyard.operators.parts.references import digest
-from modelyard.runtime.controller import Controller, Fixed, MapFn, Owns, Permission, Reader, Watch
+from modelyard.runtime.controller import Controller, Fixed, MapFn, Owns, Permission, Watch
 from modelyard.runtime.desired import Child, Desired, Edit, Hold, Stage
 from modelyard.runtime.ownership import DOMAIN
 from modelyard.runtime.world import World
@@ -42,16 +42,14 @@ PLATFORM_NAME = "default-modelregistry"
 def catalog_controller(settings: Settings) -> Controller:
     """The controller, for the namespace of the registries. Without one it has nothing to do."""
     where, key = settings.namespace or None, Key(settings.namespace, NAME)
-    # Maps and Secrets that users made carry no label of ours; without a namespace none of them matters.
-    everything = None if where else CREATED_BY
     wake = _waker(key)
     controller = Controller(
         "modelcatalog",
         Fixed((key,)),
         owns=[
             Owns(builtin.Deployment, labels=CREATED_BY, namespace=where),
-            Owns(builtin.ConfigMap, labels=everything, namespace=where),
-            Owns(builtin.Secret, labels=everything, namespace=where),
+            Owns(builtin.ConfigMap, labels=CREATED_BY, namespace=where),
+            Owns(builtin.Secret, labels=CREATED_BY, namespace=where),
             Owns(builtin.ServiceAccount, labels=CREATED_BY, namespace=where),
             Owns(builtin.Service, labels=CREATED_BY, namespace=where),
             Owns(builtin.PersistentVolumeClaim, labels=CREATED_BY, namespace=where),
@@ -62,8 +60,11 @@ def catalog_controller(settings: Settings) -> Controller:
             Owns(builtin.Route, labels=CREATED_BY, namespace=where, optional=True),
         ],
         watches=[
-            Watch(builtin.ConfigMap, to=wake, labels=everything, namespace=where),
-            Watch(builtin.Secret, to=wake, labels=everything, namespace=where),
+            # What users made carries no label of ours: it is a source by its label, or has a name that counts.
+            Watch(builtin.ConfigMap, to=wake, labels=sources.SOURCE_LABEL, namespace=where),
+            Watch(builtin.Secret, to=wake, labels=sources.SOURCE_LABEL, namespace=where),
+            *(Watch(builtin.ConfigMap, to=wake, name=name, namespace=where) for name in _NAMED_MAPS),
+            *(Watch(builtin.Secret, to=wake, name=name, namespace=where) for name in (DATABASE, made.COOKIE_SECRET)),
             Watch(Auth, to=lambda auth, reader: [key], optional=True),
             Watch(PlatformRegistry, to=lambda registry, reader: [key], optional=True),
             Watch(ClusterIngress, to=lambda ingress, reader: [key], optional=True),
@@ -90,15 +91,12 @@ _GRANTED = (
 """What the roles that we bind grant, too: the API lets nobody give what he has not."""
 
 
+_NAMED_MAPS = (*sources.USER_TEXTS, sources.LEGACY_DEFAULTS)
+
+
 def _waker(key: Key) -> MapFn:
-    """A user's list, a source by its label, or the database's credentials wake the catalog. The old label counts as well as the new."""
-    named = {*sources.USER_TEXTS, sources.LEGACY_DEFAULTS, DATABASE, made.COOKIE_SECRET}
-
-    def wake(obj: Object, reader: Reader) -> Iterable[Key]:
-        ours = name_of(obj) in named or sources.SOURCE_LABEL.items() <= labels_of(obj).items()
-        return [key] if ours else []
-
-    return wake
+    """A user's list, a source by its label, or the database's credentials wake the catalog."""
+    return lambda obj, reader: [key]
 
 
 def reconcile_catalog(settings: Settings, world: World) -> Desired | Hold:
