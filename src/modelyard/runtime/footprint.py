@@ -6,7 +6,7 @@ import ctypes
 from asyncio import sslproto
 
 _MMAP_THRESHOLD, _ARENA_MAX = -3, -8
-_TLS_BUFFER = 32 * 1024
+_TLS_BUFFER = 16 * 1024
 
 
 def keep_small() -> None:
@@ -16,5 +16,5 @@ def keep_small() -> None:
     if mallopt is not None:
         mallopt(_MMAP_THRESHOLD, 128 * 1024)
         mallopt(_ARENA_MAX, 2)
-    # Each TLS connection has a buffer of this size for as long as it lives, 256 kB unless told; a TLS record has at most 16.
+    # Each TLS connection has a buffer of this size for as long as it lives, 256 kB unless told; a TLS record has no more than 16.
     sslproto.SSLProtocol.max_size = _TLS_BUFFER

@@ -21,7 +21,7 @@ class History(Generic[T]):
 
     __slots__ = ("_bytes", "_entries", "_first", "_sizes", "floor")
 
-    MOST = 2048
+    MOST = 4096
     LEAST = 128
     MOST_BYTES = 2 << 20
 

@@ -66,6 +66,8 @@ class SQLiteJournal:
         db.execute("PRAGMA journal_mode=WAL")
         db.execute(f"PRAGMA synchronous={'FULL' if durable == 'full' else 'NORMAL'}")
         db.execute("PRAGMA wal_autocheckpoint=4000")
+        # Objects are read from memory, and the kernel keeps the pages of the file too. In KiB.
+        db.execute("PRAGMA cache_size=-512")
 
     def load(self) -> tuple[int, list[Stored]]:
         try:

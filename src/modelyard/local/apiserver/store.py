@@ -25,6 +25,8 @@ FIRST_VERSION = 100
 """Not 1: a client that asks for the very first versions asks for what is long gone, on a fresh server too."""
 MOST_BYTES = 1536 * 1024
 """How large an object may be."""
+_CHANGE_BYTES, _STORED_BYTES = 100, 600
+"""What a change and a version of an object take in memory, beside the object's bytes."""
 
 
 def decode(raw: bytes) -> Object:
@@ -198,7 +200,8 @@ class _Collection:
             del self.items[change.old.key]
             self.unsorted = True
         # The newest version is kept anyway; the one before is kept for the history alone.
-        self.history.append(change, own_size(change.old.kept) if change.old is not None else 0)
+        cost = _CHANGE_BYTES if change.old is None else _CHANGE_BYTES + _STORED_BYTES + own_size(change.old.kept)
+        self.history.append(change, cost)
 
 
 Listener = Callable[[Change], None]
