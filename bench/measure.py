@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 from pathlib import Path
+
+import modelyard
+
+
+def compile_modules() -> None:
+    """As an installed package is; a working tree may not be, where Python is told to write no bytecode."""
+    compileall.compile_dir(Path(modelyard.__file__ or "").parent, quiet=2)
 
 
 def rss_mb(pid: int) -> float:

@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.measure import cpu_seconds, pss_mb
+from bench.measure import compile_modules, cpu_seconds, pss_mb
 from modelyard.kube.kinds import Object
 
 QUICKSTART = Path(__file__).parents[1] / "examples" / "quickstart.yaml"
@@ -88,6 +88,7 @@ def main() -> None:
     args = parser.parse_args()
     if args.rounds < 1:
         parser.error("--rounds must be at least 1")
+    compile_modules()
     fresh: list[float] = []
     second: list[float] = []
     with tempfile.TemporaryDirectory(prefix="modelyard-bench-up-") as folder:
