@@ -98,6 +98,15 @@ LIFE = story(
     registry(postgres=GENERATED, kubeRBACProxy={"port": 9443}, rest={"port": 8081}),
 )
 
+PHASES = story(
+    "a registry with one database after the other",
+    registry(mysql=MYSQL),
+    registry(postgres=GENERATED, kubeRBACProxy={}),
+    registry(postgres=POSTGRES, kubeRBACProxy={"serviceRoute": "disabled"}),
+    registry(postgres=GENERATED),
+)
+"""Its registry is deleted in every phase of this."""
+
 END = story(
     "a registry's end",
     registry(postgres=GENERATED, kubeRBACProxy={}),

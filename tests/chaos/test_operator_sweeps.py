@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from modelyard.kube.kinds import Kind, Object
-from tests.chaos import mlflow_story, registry_story, sweeps
+from tests.chaos import endings, mlflow_story, registry_story, sweeps
 from tests.chaos.sweeps import Stage, Story
 
 Owned = Callable[[Stage], Awaitable[list[tuple[Kind, Object]]]]
@@ -37,6 +37,10 @@ SWEEPS = [
 @pytest.mark.parametrize("name", STORIES)
 def test_the_end_is_as_if_nothing_had_happened(name: str, sweep: Any) -> None:
     sweep(STORIES[name][0])
+
+
+def test_a_registry_may_be_deleted_in_every_phase() -> None:
+    endings.deleted_in_every_phase(registry_story.PHASES, registry_story.deleted)
 
 
 @pytest.mark.parametrize("name", STORIES)
