@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modelyard.kube.builtin import CustomResourceDefinition
-from modelyard.kube.kinds import Object
+from modelyard.kube.kinds import Kind, Object
 from tests.cluster.api.calls import call, eventually
 from tests.cluster.api.definitions import definition, install, spec, version
 from tests.cluster.conftest import Api
@@ -105,11 +105,64 @@ async def test_documents_have_etags(api: Api) -> None:
     await again.read()
 
 
+async def custom_schema(api: Api, kind: Kind, name: str, path: str) -> Object:
+    """A custom kind's schema; the real server publishes it a moment after it serves the kind."""
+    found: Object = {}
+
+    async def published() -> bool:
+        body = (await call(api, "GET", path)).body
+        schemas = body.get("definitions") or body.get("components", {}).get("schemas") or {} if body else {}
+        found.update(schemas)
+        return any(key.endswith(f".{kind.kind}") for key in schemas)
+
+    await eventually(published)
+    return found if not name else next(schema for key, schema in found.items() if key.endswith(name))
+
+
 async def test_what_every_object_has_is_described(api: Api) -> None:
-    custom = await install(api, definition())
-    found = (await document(api, f"apis/{custom.kind.api_version}"))["components"]["schemas"]
-    [schema] = [s for name, s in found.items() if name.endswith(f".{custom.kind.kind}")]
+    kind = (await install(api, definition())).kind
+    found = await custom_schema(api, kind, "", f"/openapi/v3/apis/{kind.api_version}")
+    [schema] = [s for name, s in found.items() if name.endswith(f".{kind.kind}")]
     assert schema["properties"]["apiVersion"]["description"].startswith("APIVersion defines")
     assert "Standard object's metadata" in schema["properties"]["metadata"]["description"]
     metadata = found["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"]["properties"]
     assert metadata["creationTimestamp"]["description"].startswith("CreationTimestamp is a timestamp")
+
+
+OPEN = {"x-kubernetes-preserve-unknown-fields": True}
+PARTS: Object = {
+    "open": {"type": "object", "description": "anything", **OPEN, "properties": {"a": {"type": "string"}}},
+    "maybe": {"type": "string", "nullable": True},
+    "either": {"x-kubernetes-int-or-string": True},
+    "checked": {"type": "object", "properties": {"a": {"type": "string"}}, "oneOf": [{"required": ["a"]}]},
+}
+
+
+async def test_the_old_document_leaves_open_what_it_has_no_words_for(api: Api) -> None:
+    kind = (await install(api, definition(version("v1", spec(**PARTS))))).kind
+    schema = await custom_schema(api, kind, f".{kind.kind}", "/openapi/v2")
+    assert schema["properties"]["spec"]["properties"] == {
+        "open": {"description": "anything", **OPEN},
+        "maybe": {},
+        "either": {"x-kubernetes-int-or-string": True},
+        "checked": {"type": "object", "properties": {"a": {"type": "string"}}},
+    }
+
+
+async def test_the_new_document_spells_extensions_out(api: Api) -> None:
+    embedded = {"type": "object", "x-kubernetes-embedded-resource": True, **OPEN}
+    kind = (await install(api, definition(version("v1", spec(embedded=embedded, **PARTS))))).kind
+    schema = await custom_schema(api, kind, f".{kind.kind}", f"/openapi/v3/apis/{kind.api_version}")
+    found = schema["properties"]["spec"]["properties"]
+    assert found["open"] == PARTS["open"]
+    assert found["either"] == PARTS["either"] | {"anyOf": [{"type": "integer"}, {"type": "string"}]}
+    assert found["embedded"]["required"] == ["kind", "apiVersion"]
+    assert set(found["embedded"]["properties"]) == {"apiVersion", "kind", "metadata"}
+
+
+async def test_a_kind_that_is_open_at_its_root_is_an_object_and_no_more_in_the_old_document(api: Api) -> None:
+    open_version = version() | {"schema": {"openAPIV3Schema": {"type": "object", **OPEN}}}
+    kind = (await install(api, definition(open_version))).kind
+    schema = await custom_schema(api, kind, f".{kind.kind}", "/openapi/v2")
+    entry = {"group": kind.group, "kind": kind.kind, "version": kind.version}
+    assert schema == {"type": "object", "x-kubernetes-group-version-kind": [entry]}

@@ -21,7 +21,8 @@ _PREFIXES = {
     "apiextensions": "io.k8s.apiextensions-apiserver.pkg.apis.",
     "apiregistration": "io.k8s.kube-aggregator.pkg.apis.",
 }
-_V2_FORGETS = ("allOf", "anyOf", "oneOf", "not", "nullable", "x-kubernetes-validations")
+_V2_FORGETS = ("allOf", "anyOf", "oneOf", "not", "nullable")
+_INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 OBJECT_META = "meta.v1.ObjectMeta"
 LIST_META = "meta.v1.ListMeta"
 
@@ -97,24 +98,55 @@ class Components:
     def add_custom(self, resource: ServedResource) -> str:
         """A custom kind and its list; returns the name of the kind's definition."""
         kind = resource.kind
-        name, list_name = custom_name(kind), custom_name(kind, resource.list_kind)
+        name = custom_name(kind)
         if name in self.schemas:
             return name
         strategy = resource.strategy
         source: Mapping[str, Any] = strategy.schema if isinstance(strategy, CustomStrategy) else {"type": "object"}
-        schema: Object = dict(source) if self._v3 else _for_v2(source)
+        if not self._v3 and source.get("x-kubernetes-preserve-unknown-fields"):
+            # OpenAPI 2 knows no open objects: clients that check with it must accept everything.
+            self.schemas[name] = {"type": "object", "x-kubernetes-group-version-kind": [kind_entry(kind)]}
+        else:
+            self.schemas[name] = self._custom_schema(kind, source)
+        self._add_custom_list(resource, name)
+        return name
+
+    def _custom_schema(self, kind: Kind, source: Mapping[str, Any]) -> Object:
+        schema = self._for_v3(source) if self._v3 else _for_v2(source)
         properties = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
-        metadata = self._converted({"$ref": OBJECT_META, "default": {}})
-        if not self._v3:
-            metadata.pop("default")
-        self.add(OBJECT_META)
-        self.add(LIST_META)
+        metadata = self._metadata()
         properties |= {n: s for n, s in (schema.get("properties") or {}).items() if n not in ("apiVersion", "kind")}
         schema["properties"] = properties | {"metadata": metadata}
         describe(schema["properties"], HEAD)
         schema["x-kubernetes-group-version-kind"] = [kind_entry(kind)]
-        self.schemas[name] = schema
-        self.schemas[list_name] = {
+        return schema
+
+    def _metadata(self) -> Object:
+        self.add(OBJECT_META)
+        reference = {"$ref": self._prefix + full_name(OBJECT_META)}
+        return {"allOf": [reference]} if self._v3 else reference
+
+    def _for_v3(self, schema: Mapping[str, Any]) -> Object:
+        """A custom schema with what its extensions mean spelled out for those who do not know them."""
+        out = dict(schema)
+        if out.get("x-kubernetes-int-or-string") and "anyOf" not in out:
+            out["anyOf"] = _INT_OR_STRING
+        if "properties" in out:
+            out["properties"] = {name: self._for_v3(child) for name, child in out["properties"].items()}
+        if out.get("x-kubernetes-embedded-resource"):
+            head: Object = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": self._metadata()}
+            describe(head, HEAD)
+            out["properties"] = (out.get("properties") or {}) | head
+            out["required"] = [*(out.get("required") or ()), "kind", "apiVersion"]
+        for key in ("items", "additionalProperties"):
+            if isinstance(out.get(key), Mapping):
+                out[key] = self._for_v3(out[key])
+        return out
+
+    def _add_custom_list(self, resource: ServedResource, name: str) -> None:
+        kind = resource.kind
+        self.add(LIST_META)
+        self.schemas[custom_name(kind, resource.list_kind)] = {
             "type": "object",
             "required": ["items"],
             "properties": {
@@ -125,13 +157,13 @@ class Components:
             },
             "x-kubernetes-group-version-kind": [kind_entry(kind, resource.list_kind)],
         }
-        return name
 
 
 def _for_v2(schema: Mapping[str, Any]) -> Object:
     """A custom schema without what OpenAPI 2 has no words for."""
-    if schema.get("x-kubernetes-preserve-unknown-fields") and not schema.get("properties"):
-        return {k: v for k, v in schema.items() if k in ("description", "x-kubernetes-preserve-unknown-fields")}
+    if schema.get("x-kubernetes-preserve-unknown-fields") or schema.get("nullable"):
+        # Nothing in it can be said for sure.
+        return {k: v for k, v in schema.items() if k == "description" or k.startswith("x-")}
     out = {key: value for key, value in schema.items() if key not in _V2_FORGETS}
     if "properties" in out:
         out["properties"] = {name: _for_v2(child) for name, child in out["properties"].items()}
