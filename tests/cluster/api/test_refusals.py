@@ -271,3 +271,52 @@ async def test_what_pods_are_told_when_they_go(api: Api) -> None:
     answer = await call(api, "DELETE", builtin.Pod.path(namespace, "a"))
     assert answer.body["metadata"]["deletionGracePeriodSeconds"] == 0
     assert answer.body["metadata"]["generation"] == 2
+
+
+async def test_an_apply_without_metadata_gives_up_the_name_with_it(api: Api) -> None:
+    path = builtin.ConfigMap.path(await api.namespace(), "a")
+    kind = {"apiVersion": "v1", "kind": "ConfigMap"}
+    noted = {**kind, "metadata": {"name": "a", "annotations": {"note": "x"}}}
+    assert (await call(api, "PATCH", path, noted, type=APPLY, fieldManager="x")).status == 201
+    answer = await call(api, "PATCH", path, kind, type=APPLY, fieldManager="x")
+    assert answer.status == 400
+    assert answer.message == "the name of the object (a based on URL) was undeterminable: name must be provided"
+
+
+async def test_owners_by_update_keep_replicas_that_an_apply_to_the_scale_shares(api: Api) -> None:
+    namespace = await api.namespace()
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": TEMPLATE, "replicas": 2}
+    await call(
+        api, "POST", builtin.Deployment.path(namespace), {"metadata": {"name": "a"}, "spec": spec}, fieldManager="x"
+    )
+    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "a"}, "spec": {"replicas": 2}}
+    path = builtin.Deployment.path(namespace, "a", "scale")
+    assert (await call(api, "PATCH", path, scale, type=APPLY, fieldManager="scaler")).status == 200
+    live = await api.client.get(builtin.Deployment, namespace, "a")
+    owners = [
+        entry for entry in live["metadata"]["managedFields"] if "f:replicas" in entry["fieldsV1"].get("f:spec", {})
+    ]
+    assert sorted((entry["manager"], "time" in entry) for entry in owners) == [("scaler", False), ("x", False)]
+
+
+async def test_what_a_status_creates_gets_no_address(api: Api) -> None:
+    path = builtin.Service.path(await api.namespace(), "a", "status")
+    body = {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}}
+    answer = await call(api, "PUT", path, body)
+    assert answer.status == 201
+    assert "clusterIP" not in answer.body["spec"]
+
+
+@pytest.mark.parametrize("kind", [builtin.Lease, builtin.PodDisruptionBudget], ids=lambda kind: kind.kind)
+async def test_finalizers_of_some_kinds_need_no_domain(api: Api, kind: Kind) -> None:
+    body = {"metadata": {"name": "a", "finalizers": ["hold"]}, "spec": {}}
+    path = kind.path(await api.namespace())
+    assert (await call(api, "POST", path, body)).status == 201
+    done = await call(api, "PATCH", f"{path}/a", {"metadata": {"finalizers": None}}, type=MERGE)
+    assert done.status == 200
+
+
+async def test_numbers_of_options_are_read_before_selectors(api: Api) -> None:
+    path = builtin.ConfigMap.path(await api.namespace())
+    answer = await call(api, "GET", path, labelSelector="a=b=c", limit="x")
+    assert (answer.status, answer.message) == (400, 'strconv.ParseInt: parsing "x": invalid syntax')

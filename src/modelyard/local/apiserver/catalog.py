@@ -133,7 +133,6 @@ _FIELD_LABELS = {
     ),
     "nodes": frozenset(("spec.unschedulable",)),
     "replicationcontrollers": frozenset(("status.replicas",)),
-    "replicasets": frozenset(("status.replicas",)),
     "events": _EVENT_FIELDS,
     "namespaces": frozenset(("status.phase",)),
     "secrets": frozenset(("type",)),

@@ -119,7 +119,7 @@ def check(resource: ServedResource, obj: Object, *, update: bool = False) -> lis
         causes.append(field_forbidden("metadata.namespace", "not allowed on this type"))
     causes += check_contents(metadata)
     if finalizers := metadata.get("finalizers"):
-        causes += _finalizer_causes(finalizers, custom=resource.custom)
+        causes += _finalizer_causes(finalizers, qualified=resource.strategy.qualified_finalizers)
     return causes
 
 
@@ -208,12 +208,12 @@ def _owner_causes(references: Sequence[Object]) -> list[Cause]:
     return causes
 
 
-def _finalizer_causes(finalizers: Sequence[str], *, custom: bool) -> list[Cause]:
+def _finalizer_causes(finalizers: Sequence[str], *, qualified: bool) -> list[Cause]:
     causes: list[Cause] = []
     path = "metadata.finalizers"
     for index, name in enumerate(finalizers):
         causes += [invalid_value(path, name, message) for message in names.label_key(name)]
-        if not custom and "/" not in name and name not in STANDARD_FINALIZERS:
+        if qualified and "/" not in name and name not in STANDARD_FINALIZERS:
             message = "name is neither a standard finalizer name nor is it fully qualified"
             causes.append(invalid_value(f"{path}[{index}]", name, message))
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:

@@ -194,6 +194,7 @@ class ListOptions:
 
 
 def list_options(request: Request, *, watch: bool) -> ListOptions:
+    limit, timeout = _integer(request, "limit") or 0, _integer(request, "timeoutSeconds")
     try:
         labels = parse_labels(request.param("labelSelector"))
     except SelectorError as error:
@@ -217,14 +218,14 @@ def list_options(request: Request, *, watch: bool) -> ListOptions:
         )
     return ListOptions(
         labels, fields,
-        limit=_integer(request, "limit") or 0,
+        limit=limit,
         continue_token=token,
         resource_version=version,
         match=match,
         watch=watch,
         bookmarks=request.flag("allowWatchBookmarks"),
         initial_events=initial,
-        timeout=_integer(request, "timeoutSeconds"),
+        timeout=timeout,
         selectors=(str(labels), str(fields)),
     )  # fmt: skip
 

@@ -142,14 +142,15 @@ class Patches:
             live = decode(raw) if raw is not None else None
             mine = config if first else decode(pristine)
             first = False
-            wanted = mine["metadata"].pop("resourceVersion", None)
+            named = mine.get("metadata", {})
+            wanted = named.pop("resourceVersion", None)
             options = write.options
             merged = self._ownership.apply(
                 resource, live, mine, options.field_manager, write.subresource, force=options.force, now=self._clock()
             )
             if wanted:
                 merged["metadata"]["resourceVersion"] = wanted
-            converted = self._converted(write, merged, mine["metadata"])
+            converted = self._converted(write, merged, named)
             self._writes.check_name(write, converted)
             return converted
 
@@ -176,10 +177,11 @@ class Patches:
     def _check_duplicates(write: Write, duplicates: list[str]) -> None:
         if not duplicates or write.options.field_validation == "Ignore":
             return
-        texts = [f'duplicate field "{path}"' for path in duplicates]
         if write.options.field_validation == "Strict":
-            raise problems.bad_request(f"error strict decoding patch: strict decoding error: {', '.join(texts)}")
-        write.warnings += texts
+            raise problems.bad_request(
+                f"error strict decoding patch: error converting YAML to JSON: {bodies.repeated(duplicates)}"
+            )
+        write.warnings += duplicates
 
 
 def check_applied(kind: Kind, config: Object) -> None:
@@ -188,8 +190,11 @@ def check_applied(kind: Kind, config: Object) -> None:
         group, _, version = str(config.get("apiVersion") or "").rpartition("/")
         given = f"{group}/{version}, Kind={config.get('kind') or ''}"
         raise problems.bad_request(f"invalid object type: {given}")
-    metadata = config.setdefault("metadata", {}) or {}
-    config["metadata"] = metadata
+    metadata = config.get("metadata")
+    if metadata is None:
+        # Who names no metadata gives up what he had of it; that is not the same as an empty one.
+        config.pop("metadata", None)
+        return
     if not isinstance(metadata, dict):
         raise problems.bad_request("metadata must be an object")
     if metadata.get("managedFields") is not None:

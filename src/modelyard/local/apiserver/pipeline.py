@@ -271,7 +271,7 @@ class Pipeline:
             if target.verb == "update":
                 write = exchange.write(options.write_options(request, "UpdateOptions"))
                 body, _ = self._body(exchange, "Scale")
-                change = scale.replacing(body)
+                change = scale.replacing(resource, body)
                 options_kind = "UpdateOptions"
             else:
                 patch_type = self._patch_type(exchange)

@@ -29,6 +29,9 @@ class Strategy(Protocol):
     prefix_always: bool
     """Whether `metadata.generateName` is looked at by updates too, which do nothing with it."""
 
+    qualified_finalizers: bool
+    """Whether finalizers must be of a domain, but for the standard ones."""
+
     metadata_last: bool
     """Whether the metadata of a new object is only looked at when all else about it is right."""
 
@@ -74,6 +77,7 @@ class PlainStrategy:
 
     counts_generation = True
     metadata_last = False
+    qualified_finalizers = False
     prefix_always = False
 
     def __init__(self, *, has_status: bool = False) -> None:

@@ -118,7 +118,7 @@ def scaling(
         wanted = (new.get("metadata") or {}).get("resourceVersion")
         if wanted:
             metadata["resourceVersion"] = wanted
-        else:
+        elif not resource.custom:
             metadata.pop("resourceVersion", None)
         return obj
 
@@ -130,20 +130,32 @@ def _check(write: Write, scale: Object) -> None:
         raise problems.bad_request(
             f"the object provided is unrecognized (must be of type Scale): {scale.get('apiVersion')}, Kind={scale.get('kind')}"
         )
-    spec = scale.get("spec") or {}
-    replicas = spec.get("replicas") if isinstance(spec, dict) else None
-    if replicas is not None and type(replicas) is not int:
-        raise problems.bad_request(
-            f'Scale in version "v1" cannot be handled as a Scale: json: cannot unmarshal {_JSON_NAMES[type(replicas)]} '
-            "into Go struct field ScaleSpec.spec.replicas of type int32"
-        )
-    if replicas is not None and replicas < 0:
+    replicas = _replicas(write.resource, scale)
+    if replicas is not None and replicas < 0 and not write.resource.custom:
         cause = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
         raise problems.invalid(SCALE, write.name, [cause])
 
 
-def replacing(scale: Object) -> Transform:
+def _replicas(resource: ServedResource, scale: Object) -> int | None:
+    """Raises 400 where they are no number."""
+    spec = scale.get("spec") or {}
+    replicas = spec.get("replicas") if isinstance(spec, dict) else None
+    if replicas is None or type(replicas) is int:
+        return replicas
+    if resource.custom:
+        # Kubernetes fails to say so: it looks for the Scale among the custom resource's kinds.
+        raise problems.bad_request('no kind is registered for the type v1.Scale in scheme "pkg/runtime/scheme.go:111"')
+    raise problems.bad_request(f'Scale in version "v1" cannot be handled as a Scale: {_not_whole(replicas)}')
+
+
+def _not_whole(replicas: Any) -> str:
+    found = _JSON_NAMES[type(replicas)]
+    return f"json: cannot unmarshal {found} into Go struct field ScaleSpec.spec.replicas of type int32"
+
+
+def replacing(resource: ServedResource, scale: Object) -> Transform:
     """A PUT of a Scale."""
+    _replicas(resource, scale)
 
     async def replaced(_: bytes | None) -> Object:
         return {"kind": "Scale", "apiVersion": SCALE.api_version} | scale
@@ -157,7 +169,12 @@ def patching(patches: Patches, resource: ServedResource, patch: bytes, patch_typ
     async def patched(raw: bytes | None) -> Object:
         assert raw is not None
         merge = "application/merge-patch+json"
-        return patches.patched(resource, raw, patch, patch_type if "json-patch" in patch_type else merge)
+        scale = patches.patched(resource, raw, patch, patch_type if "json-patch" in patch_type else merge)
+        replicas = (scale.get("spec") or {}).get("replicas")
+        if replicas is not None and type(replicas) is not int:
+            cause = invalid_value("patch", encode(scale).decode(), _not_whole(replicas))
+            raise problems.invalid(Kind("", "", "", ""), "", [cause])
+        return scale
 
     return patched
 
@@ -174,7 +191,8 @@ def applying(write: Write, body: bytes, ownership: Ownership, now: datetime) -> 
         merged = ownership.apply(RESOURCE, live, config, options.field_manager, "scale", force=options.force, now=now)
         if write.resource.custom and merged.get("spec") != live.get("spec"):
             # Kubernetes cannot do that: it looks for the Scale among the versions of the custom resource.
-            named = f"{config['metadata'].get('namespace', '')}/{config['metadata'].get('name', '')}"
+            metadata = config.get("metadata") or {}
+            named = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
             raise problems.custom(
                 500,
                 "",

@@ -26,20 +26,26 @@ def scale_entries(parent: Object, api_version: str, path: str) -> list[Object]:
 def parent_entries(parent: Object, scale: Object, api_version: str, path: str) -> list[Object]:
     """The object's managedFields after its Scale was written: who no longer owns the Scale's replicas loses the object's."""
     place = FieldSet.fields(path)
-    owners = {_renamed(manager, ""): share for manager, share in _managed(scale).items()}
+    owners = _managed(scale)
     left: Managed = {}
     for manager, share in _managed(parent).items():
         if not _same_group(share.api_version, api_version):
             continue
-        if not FieldSet(share.fields) & place or owners.pop(_renamed(manager, ""), None) is not None:
+        if not FieldSet(share.fields) & place or owners.pop(manager, None) is not None:
             left[manager] = share
         elif rest := FieldSet(share.fields) - place:
             left[manager] = Share(rest.root, share.api_version, share.time)
-    for manager, share in owners.items():
-        if FieldSet(share.fields) & _REPLICAS:
-            # A new owner comes without a time.
-            left[_renamed(manager, api_version)] = Share(place.root, api_version, None)
-    return fieldsets.encode(left)
+    # A new owner comes without a time; so does one by update that stays, for the Scale knows him under its own version.
+    new = {
+        _renamed(manager, api_version): Share(place.root, api_version, None)
+        for manager, share in owners.items()
+        if FieldSet(share.fields) & _REPLICAS
+    }
+    return sorted(fieldsets.encode(left) + fieldsets.encode(new), key=_order)
+
+
+def _order(entry: Object) -> tuple[str, ...]:
+    return tuple(str(entry.get(key) or "") for key in ("operation", "time", "manager", "apiVersion", "subresource"))
 
 
 def _managed(obj: Object) -> Managed:

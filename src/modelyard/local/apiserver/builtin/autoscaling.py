@@ -228,5 +228,6 @@ RULES = (
         status=True,
         name=names.path_segment,
         metadata_last=True,
+        qualified_finalizers=False,
     ),
 )

@@ -99,7 +99,12 @@ def runtime_class_update(new: Object, old: Object) -> list[Cause]:
 
 RULES = (
     Rules(
-        builtin.Lease, lease, prefix_always=False, prepare=_drop_gated, prepare_update=lambda new, _: _drop_gated(new)
+        builtin.Lease,
+        lease,
+        prefix_always=False,
+        qualified_finalizers=False,
+        prepare=_drop_gated,
+        prepare_update=lambda new, _: _drop_gated(new),
     ),
     Rules(builtin.StorageClass, storage_class, storage_class_update),
     Rules(CSI_DRIVER, default=defaults.csi_driver),

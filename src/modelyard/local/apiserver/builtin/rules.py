@@ -50,6 +50,8 @@ class Rules:
     name: Callable[[str], Sequence[str]] = names.dns_subdomain
     prefix_always: bool = True
     """Whether `metadata.generateName` is looked at by updates too, which do nothing with it."""
+    qualified_finalizers: bool = True
+    """Whether finalizers must be of a domain, but for the standard ones."""
     metadata_last: bool = False
     """Whether the metadata of a new object is only looked at when all else about it is right."""
     warn: Callable[[Object, Object | None], list[str]] | None = None
@@ -63,6 +65,7 @@ class BuiltinStrategy(PlainStrategy):
         self.rules = rules
         self.counts_generation = rules.generation != ""
         self.metadata_last = rules.metadata_last
+        self.qualified_finalizers = rules.qualified_finalizers
         self.prefix_always = rules.prefix_always
         kind = rules.kind
         self._default = rules.default or DEFAULTS.get(kind)

@@ -85,7 +85,7 @@ class ServiceStrategy(BuiltinStrategy):
 
     def validate(self, obj: Object, old: Object | None, subresource: str) -> list[Cause]:
         if subresource == "status":
-            return _service_status(obj)
+            return _service_status(obj) if old is not None else _service(obj)
         found = _address_fields(obj["spec"]) or self._stack(obj["spec"])
         if found:
             return found

@@ -174,6 +174,8 @@ def _reader(declared: str) -> Reader:
 
 
 def _zero_of(declared: str, reader: Reader) -> Any:
+    if declared == "bytes":
+        return ""
     return reader({}) if isinstance(reader, _Struct) else _ZEROS.get(declared.partition("@")[0])
 
 
