@@ -6,7 +6,7 @@ import pytest
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Kind, Object
-from tests.cluster.api.calls import MERGE, Answer, call
+from tests.cluster.api.calls import APPLY, MERGE, Answer, call
 from tests.cluster.conftest import Api
 
 SELECTOR: Object = {"matchLabels": {"a": "b"}}
@@ -574,3 +574,29 @@ async def test_loopback_endpoints_are_allowed_here_only(api: Api) -> None:
     body = {"metadata": {"name": "a"}, "addressType": "IPv4", "endpoints": [{"addresses": ["127.0.0.2"]}]}
     answer = await call(api, "POST", builtin.EndpointSlice.path(namespace), body)
     assert answer.status == (422 if api.real else 201)
+
+
+YAML_TWICE = b"""apiVersion: v1
+kind: ConfigMap
+metadata: {name: twice}
+data:
+  a: one
+  a: two
+odd: 3
+"""
+REPEATED = 'yaml: unmarshal errors:\n  line 6: key "a" already set in map'
+
+
+async def test_a_key_given_twice_in_yaml_is_told_by_its_line(api: Api) -> None:
+    namespace = await api.namespace()
+    path, yaml = builtin.ConfigMap.path(namespace), "application/yaml"
+    refused = await call(api, "POST", path, YAML_TWICE, type=yaml, fieldValidation="Strict")
+    assert refused.message.endswith(f'strict decoding error: {REPEATED}, unknown field "odd"')
+    plain = YAML_TWICE.replace(b"odd: 3\n", b"")
+    applied = await call(api, "PATCH", f"{path}/twice", plain, type=APPLY, fieldManager="me", fieldValidation="Strict")
+    assert applied.message == f"error strict decoding patch: error converting YAML to JSON: {REPEATED}"
+    warned = await call(api, "POST", path, plain, type=yaml, fieldValidation="Warn")
+    assert warned.status == 201
+    said = {name.lower(): value for name, value in warned.headers.items()}
+    assert said["warning"] == '299 - "line 6: key \\"a\\" already set in map"'
+    assert warned.body["data"] == {"a": "two"}

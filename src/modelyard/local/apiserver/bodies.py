@@ -25,8 +25,17 @@ _decoder = msgspec.json.Decoder()
 _POSITION = re.compile(r"byte (\d+)")
 
 
+class RepeatedLine(str):
+    """A key that a YAML body gives twice, told by its line; JSON's are told by their paths."""
+
+
 class Unreadable(Exception):
     """The text is no JSON or YAML; the message says where."""
+
+
+def repeated(lines: Sequence[str]) -> str:
+    """Keys given twice in a YAML body, as one error."""
+    return "\n  ".join(["yaml: unmarshal errors:", *lines])
 
 
 def media_type(content_type: str) -> str:

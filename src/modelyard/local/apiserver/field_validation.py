@@ -8,6 +8,7 @@ from typing import Any
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.schema import DEDUCED, Schema, builtin_schema, definition
 from modelyard.local.apiserver import problems
+from modelyard.local.apiserver.bodies import RepeatedLine, repeated
 from modelyard.local.apiserver.builtin.shapes import Reader, ShapeError, reader_for
 from modelyard.local.apiserver.crds.strategy import CustomStrategy
 from modelyard.local.apiserver.hooks import FieldValidation
@@ -44,6 +45,10 @@ class FieldChecks:
         self, resource: ServedResource, obj: Object, duplicates: Sequence[str] = (), *, applied: bool = False
     ) -> list[str]:
         """What strict decoding would complain of, in its order; unknown fields are dropped from the object."""
+        lines: list[str] = [each for each in duplicates if isinstance(each, RepeatedLine)]
+        if lines:
+            paths = [each for each in duplicates if not isinstance(each, RepeatedLine)]
+            return lines + self.findings(resource, obj, paths, applied=applied)
         strategy = resource.strategy
         if isinstance(strategy, CustomStrategy):
             settle = strategy.settle_applied if applied else strategy.settle
@@ -81,7 +86,10 @@ class FieldChecks:
 
 
 def strict_error(texts: Sequence[str]) -> str:
-    return f"strict decoding error: {', '.join(texts)}"
+    lines = [text for text in texts if isinstance(text, RepeatedLine)]
+    shown = [repeated(lines)] if lines else []
+    shown += [text for text in texts if not isinstance(text, RepeatedLine)]
+    return f"strict decoding error: {', '.join(shown)}"
 
 
 def _undecodable(kind: Kind) -> str:

@@ -8,7 +8,8 @@ from typing import Any
 import yaml
 
 from modelyard.kube.kinds import Object
-from modelyard.local.apiserver.bodies import MOST_DEPTH, Unreadable
+from modelyard.local.apiserver.bodies import MOST_DEPTH, RepeatedLine, Unreadable
+from modelyard.local.apiserver.problems import go_quote
 
 
 class _Loader(yaml.CSafeLoader):
@@ -31,7 +32,8 @@ class _Loader(yaml.CSafeLoader):
                 name = key if isinstance(key, str) else json.dumps(key, default=str)
                 below = f"{path}.{name}" if path else name
                 if name in result:
-                    self.duplicates.append(below)
+                    line = key_node.start_mark.line + 1
+                    self.duplicates.append(RepeatedLine(f"line {line}: key {go_quote(name)} already set in map"))
                 result[name] = self.value_of(value_node, below, depth + 1)
             return result
         if isinstance(node, yaml.SequenceNode):
@@ -54,7 +56,7 @@ def _check_yaml_depth(body: bytes) -> None:
 
 
 def decode(body: bytes) -> tuple[Any, list[str]]:
-    """The value, and the paths of keys given twice. Raises Unreadable."""
+    """The value, and the lines with keys given twice. Raises Unreadable."""
     loader = _Loader(body)
     try:
         _check_yaml_depth(body)
