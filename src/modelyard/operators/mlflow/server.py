@@ -7,18 +7,13 @@ from modelyard.operators.mlflow.api import MLflow, MLflowSpec
 from modelyard.operators.mlflow.environment import archives, server_environment
 from modelyard.operators.mlflow.facts import COMPONENT, CONFIG_DIGEST, PORT, PREFIX, Facts, Names
 from modelyard.operators.mlflow.rules import RESERVED_LABELS
-from modelyard.operators.parts import build, ca_bundle
+from modelyard.operators.parts import build, ca_bundle, security
 from modelyard.operators.parts.resources import merged
 
 DEFAULT_ARTIFACTS = "file:///mlflow/artifacts"
 TLS_DIRECTORY = "/etc/tls/private"
 SERVER_RESOURCES = {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"cpu": "4", "memory": "3Gi"}}
-POD_SECURITY: Object = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-CONTAINER_SECURITY: Object = {
-    "allowPrivilegeEscalation": False,
-    "readOnlyRootFilesystem": True,
-    "capabilities": {"drop": ["ALL"]},
-}
+CONTAINER_SECURITY: Object = {**security.CONTAINER, "readOnlyRootFilesystem": True}
 
 
 def server_deployment(mlflow: MLflow, facts: Facts, *, replicas: int | None = None) -> Object:
@@ -130,7 +125,7 @@ def pod_base(mlflow: MLflow, facts: Facts, account: str) -> Object:
     return build.filled(
         serviceAccountName=account,
         automountServiceAccountToken=True,
-        securityContext=spec.pod_security_context or POD_SECURITY,
+        securityContext=spec.pod_security_context or security.POD,
         nodeSelector=spec.node_selector,
         affinity=spec.affinity,
         tolerations=spec.tolerations,

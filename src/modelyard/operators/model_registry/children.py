@@ -27,13 +27,10 @@ from modelyard.operators.model_registry.facts import (
     ReferenceGrant,
 )
 from modelyard.operators.model_registry.server import server_deployment
-from modelyard.operators.parts import build, postgres, rbac_proxy
+from modelyard.operators.parts import build, postgres, rbac_proxy, security
 from modelyard.operators.parts.network import backend_tls, http_route, network_policy, path_rule, route, tcp
 from modelyard.operators.parts.storage import kept_claim
 from modelyard.runtime.desired import Child, Policy
-
-POSTGRES_GROUP = 26
-"""Of the database's user in its image: where no platform assigns groups, the volume is handed to it."""
 
 
 @dataclass(frozen=True)
@@ -307,7 +304,7 @@ def database(wanted: Wanted) -> postgres.Database:
         liveness=postgres.exec_probe([check, "--live"], initial_delay=30, period=10, timeout=5, failure=3),
         port=asked.port,
         pod_annotations={CONFIG_DIGEST: facts.database_digest} if facts.database_digest else {},
-        group=None if facts.openshift else POSTGRES_GROUP,
+        group=None if facts.openshift else security.POSTGRES_GROUP,
     )
 
 

@@ -26,7 +26,6 @@ from modelyard.operators.model_registry.facts import (
     CREATED_BY,
     FINALIZER,
     UPSTREAM,
-    ClusterIngress,
     Names,
     ReferenceGrant,
 )
@@ -41,8 +40,10 @@ from modelyard.operators.model_registry.status import (
     recorded,
     registry_status,
 )
+from modelyard.operators.parts import rbac_proxy
 from modelyard.operators.parts.availability import SERVICE_NAME, cooling, rollout
 from modelyard.operators.parts.network import BackendTLSPolicy
+from modelyard.operators.parts.platform import ClusterIngress
 from modelyard.runtime.controller import Controller, Owns, Permission, Reader, Watch
 from modelyard.runtime.desired import Child, Desired, Edit, EventNote, Hold, Live, Stage
 from modelyard.runtime.webhooks import FieldError
@@ -101,11 +102,9 @@ def registry_controller(settings: Settings) -> Controller:
 
 
 _GRANTED = (
+    *rbac_proxy.GRANTED,
     Permission(("",), ("pods/log",), ("get",)),
-    Permission(("",), ("endpoints",), ("get", "list", "watch")),
     Permission((builtin.Route.group,), ("routes/custom-host",), ("create", "update", "patch")),
-    Permission(("authentication.k8s.io",), ("tokenreviews",), ("create",)),
-    Permission(("authorization.k8s.io",), ("subjectaccessreviews",), ("create",)),
     Permission((MODEL_REGISTRY.group,), ("modelregistries/finalizers",), ("update",)),
 )
 """What the roles that we bind grant, too: the API lets nobody give what he has not."""

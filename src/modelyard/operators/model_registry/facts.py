@@ -38,7 +38,6 @@ PLATFORM_NAMESPACES: Object = {"matchLabels": {"opendatahub.io/generated-namespa
 GRANT = "allow-gateway-httproutes"
 
 ReferenceGrant = Kind("gateway.networking.k8s.io", "v1beta1", "ReferenceGrant", "referencegrants")
-ClusterIngress = Kind("config.openshift.io", "v1", "Ingress", "ingresses", namespaced=False)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,6 @@ from modelyard.operators.model_registry.effective import GENERATED_DATABASE, GEN
 from modelyard.operators.model_registry.facts import (
     DATABASE,
     GRANT,
-    ClusterIngress,
     Credentials,
     Facts,
     Names,
@@ -28,6 +27,7 @@ from modelyard.operators.model_registry.facts import (
 from modelyard.operators.model_registry.server import REST
 from modelyard.operators.parts.availability import SERVICE_NAME, rollout, unavailable_replicas, waiting_containers
 from modelyard.operators.parts.network import BackendTLSPolicy
+from modelyard.operators.parts.platform import cluster_domain
 from modelyard.operators.parts.references import Fetched, digest, fetch
 from modelyard.runtime.world import World
 
@@ -65,7 +65,7 @@ async def observe_facts(spec: ModelRegistrySpec, names: Names, settings: Setting
         user_api=world.serves(builtin.Group),
         gateway=bool(settings.gateway_domain) and world.serves(builtin.HTTPRoute),
         grants=world.serves(ReferenceGrant) and world.get(ReferenceGrant, namespace, GRANT) is None,
-        domain=settings.default_domain or _cluster_domain(world),
+        domain=settings.default_domain or cluster_domain(world),
         serving_ca=str(((serving or {}).get("data") or {}).get("ca.crt") or ""),
         secret=secret,
         credentials=_credentials(secret) if secret is not None else None,
@@ -90,12 +90,6 @@ def _places_read(spec: ModelRegistrySpec, names: Names, world: World) -> Iterato
         yield from ((kind, name) for kind, name, _ in references(spec))
     if world.serves(BackendTLSPolicy):
         yield builtin.Secret, names.serving_cert
-
-
-def _cluster_domain(world: World) -> str:
-    cluster = world.get(ClusterIngress, "", "cluster") if world.serves(ClusterIngress) else None
-    spec = spec_of(cluster or {})
-    return str(spec.get("appsDomain") or spec.get("domain") or "")
 
 
 def _credentials(secret: Object) -> Credentials:

@@ -6,13 +6,9 @@ from modelyard.kube.kinds import Object
 from modelyard.operators.model_registry.api import ModelRegistrySpec
 from modelyard.operators.model_registry.database import CERTIFICATE_MODE, Connection, connection
 from modelyard.operators.model_registry.facts import CONFIG_DIGEST, REQUIRED_SCC, Facts, Names
-from modelyard.operators.parts import build, rbac_proxy
+from modelyard.operators.parts import build, rbac_proxy, security
 
 REST = "rest-container"
-POD_SECURITY: Object = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-CONTAINER_SECURITY: Object = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-SERVER_GROUP = 65532
-"""Where no platform assigns groups, certificates of mode 0600 are readable for this one."""
 _CERTIFICATE = "/etc/tls/private-cert"
 _KEY = "/etc/tls/private-key"
 
@@ -30,7 +26,7 @@ def server_deployment(spec: ModelRegistrySpec, facts: Facts, names: Names) -> Ob
         pod_annotations={**REQUIRED_SCC, **digest},
         pod=build.filled(
             serviceAccountName=names.name,
-            securityContext=build.present(**POD_SECURITY, fsGroup=None if facts.openshift else SERVER_GROUP),
+            securityContext=security.pod(None if facts.openshift else security.SERVER_GROUP),
             containers=[_rest(spec, database), *_proxy(spec)],
             volumes=[*database.volumes, *_proxy_volumes(spec, names)],
         ),
@@ -52,7 +48,7 @@ def _rest(spec: ModelRegistrySpec, database: Connection) -> Object:
         env=database.env,
         ports=[{"name": "http-api", "containerPort": spec.rest.port, "protocol": "TCP"}],
         resources=build.resources(asked.get("requests"), asked.get("limits")),
-        securityContext=CONTAINER_SECURITY,
+        securityContext=security.CONTAINER,
         volumeMounts=database.mounts,
         startupProbe=probe("/readyz/isDirty", 10, 5, 6),
         livenessProbe=probe("/readyz/isDirty", 30, 10, 3),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from modelyard.kube.kinds import Object
-from modelyard.operators.parts import build
+from modelyard.operators.parts import build, security
 from modelyard.operators.parts.build import Labels
 from modelyard.operators.parts.network import network_policy, tcp
 
@@ -14,8 +14,6 @@ PORT = 5432
 DATA_DIRECTORY = "/var/lib/pgsql/data"
 """Where the image keeps its data, whatever PGDATA says."""
 RESOURCES = {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"cpu": "500m", "memory": "512Mi"}}
-POD_SECURITY: Object = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-CONTAINER_SECURITY: Object = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 SIZE = "5Gi"
 
 
@@ -62,7 +60,7 @@ def deployment(database: Database) -> Object:
         env=list(database.env),
         ports=[{"containerPort": PORT, "protocol": "TCP"}],
         resources=RESOURCES,
-        securityContext=CONTAINER_SECURITY,
+        securityContext=security.CONTAINER,
         livenessProbe=database.liveness,
         readinessProbe=database.readiness,
         volumeMounts=[build.mount(database.volume, DATA_DIRECTORY)],
@@ -77,7 +75,7 @@ def deployment(database: Database) -> Object:
         pod_labels={**database.pods, **database.pod_labels},
         pod_annotations=database.pod_annotations,
         pod={
-            "securityContext": build.present(**POD_SECURITY, fsGroup=database.group),
+            "securityContext": security.pod(database.group),
             "containers": [container],
             "volumes": [build.claim_volume(database.volume, database.claim)],
         },

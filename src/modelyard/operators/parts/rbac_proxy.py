@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from modelyard.kube.kinds import Object
-from modelyard.operators.parts import build
+from modelyard.operators.parts import build, security
 from modelyard.operators.parts.build import Labels
+from modelyard.runtime.controller import Permission
 
 CONTAINER = "kube-rbac-proxy"
 HEALTH_PORT = 8888
 CONFIG_FILE = "config-file.yaml"
 CONFIG_DIRECTORY = "/etc/kube-rbac-proxy"
 AUTH_DELEGATOR = "system:auth-delegator"
-RESTRICTED: Object = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 """What Pod Security's `restricted` asks of a container besides what its pod says."""
 RESOURCES = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "256Mi"}}
 
@@ -66,7 +66,7 @@ def container(sidecar: Sidecar, mounts: list[Object]) -> Object:
         "livenessProbe": probe(30),
         "readinessProbe": probe(5),
         "resources": RESOURCES,
-        "securityContext": RESTRICTED,
+        "securityContext": security.CONTAINER,
         "volumeMounts": [*mounts, build.mount("kube-rbac-proxy-config", CONFIG_DIRECTORY)],
     }
 
@@ -93,3 +93,11 @@ def auth_delegator(name: str, account: str, namespace: str, labels: Labels) -> O
     """Lets the proxy ask the API who a caller is and what he may do."""
     subjects = [build.service_account_subject(account, namespace)]
     return build.cluster_role_binding(name, AUTH_DELEGATOR, subjects, labels)
+
+
+GRANTED = (
+    Permission(("",), ("endpoints",), ("get", "list", "watch")),
+    Permission(("authentication.k8s.io",), ("tokenreviews",), ("create",)),
+    Permission(("authorization.k8s.io",), ("subjectaccessreviews",), ("create",)),
+)
+"""What is granted to those who stand behind a proxy, and to the proxy: the API lets nobody give what he has not."""

@@ -18,8 +18,8 @@ from modelyard.operators.model_registry.catalog.children import DATABASE, NAME, 
 from modelyard.operators.model_registry.catalog.controller import catalog_controller
 from modelyard.operators.model_registry.config import Settings
 from modelyard.operators.model_registry.controller import registry_controller
-from modelyard.operators.model_registry.facts import ClusterIngress
 from modelyard.operators.model_registry.operator import operator
+from modelyard.operators.parts.platform import ClusterIngress
 from modelyard.runtime.cluster import declared_kinds
 from modelyard.runtime.manager import Manager
 from tests.cluster.model_registry.scenarios.story import REGISTRY, Book, Story

@@ -19,10 +19,10 @@ from modelyard.operators.model_registry.facts import (
     CONFIG_DIGEST,
     CREATED_BY,
     FINALIZER,
-    ClusterIngress,
     ReferenceGrant,
 )
 from modelyard.operators.parts.network import BackendTLSPolicy
+from modelyard.operators.parts.platform import ClusterIngress
 from modelyard.runtime.desired import EventNote
 from modelyard.runtime.testing import Bench, RunOutcome, bench
 from tests.cluster.stories import Server

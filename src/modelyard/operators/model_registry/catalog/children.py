@@ -21,7 +21,7 @@ from modelyard.operators.model_registry.facts import (
     REQUIRED_SCC,
     SERVING_CERT,
 )
-from modelyard.operators.parts import build, postgres, rbac_proxy
+from modelyard.operators.parts import build, postgres, rbac_proxy, security
 from modelyard.operators.parts.network import network_policy, route, tcp
 from modelyard.operators.parts.storage import kept_claim
 from modelyard.runtime.desired import Child, Policy
@@ -41,13 +41,9 @@ PROXY_POLICY = "model-catalog-proxy"
 COOKIE_SECRET = "model-catalog-oauth-cookie-secret"
 PORT = 8443
 SERVER_PORT = 8080
-SERVER_GROUP = 65532
-POSTGRES_GROUP = 26
 PODS = {"app": NAME, "component": NAME, "app.kubernetes.io/name": NAME}
 DATABASE_PODS = {"app": NAME, "component": NAME, "app.kubernetes.io/name": DATABASE}
 RESOURCES = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"memory": "256Mi"}}
-POD_SECURITY: Object = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-CONTAINER_SECURITY: Object = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 SECRET_KEYS = ("database-name", "database-user", "database-password")
 
 
@@ -153,7 +149,7 @@ def deployment(facts: CatalogFacts) -> Object:
         pod_annotations={**REQUIRED_SCC, **_digest(facts)},
         pod={
             "serviceAccountName": NAME,
-            "securityContext": build.present(**POD_SECURITY, fsGroup=None if facts.openshift else SERVER_GROUP),
+            "securityContext": security.pod(None if facts.openshift else security.SERVER_GROUP),
             "initContainers": [
                 _copy("catalog-data", settings.catalog_data_image, "cp /app/data/*.yaml /shared-data/", "/shared-data"),
                 _copy(
@@ -182,7 +178,7 @@ def _copy(data: str, image: str, script: str, directory: str) -> Object:
         "image": image,
         "command": ["/bin/sh", "-c"],
         "args": [script],
-        "securityContext": CONTAINER_SECURITY,
+        "securityContext": security.CONTAINER,
         "volumeMounts": [build.mount(data, directory)],
     }
 
@@ -215,7 +211,7 @@ def _server(facts: CatalogFacts) -> Object:
         },
         "readinessProbe": build.probe("/readyz", "http-api", initial_delay=3, period=5, timeout=2),
         "resources": RESOURCES,
-        "securityContext": CONTAINER_SECURITY,
+        "securityContext": security.CONTAINER,
         "volumeMounts": _mounts(facts),
     }
 
@@ -410,5 +406,5 @@ def database(facts: CatalogFacts) -> postgres.Database:
         annotations={"template.alpha.openshift.io/wait-for-ready": "true"},
         pull_policy="IfNotPresent",
         history=0,
-        group=None if facts.openshift else POSTGRES_GROUP,
+        group=None if facts.openshift else security.POSTGRES_GROUP,
     )

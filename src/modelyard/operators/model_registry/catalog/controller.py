@@ -21,9 +21,10 @@ from modelyard.operators.model_registry.catalog import children as made
 from modelyard.operators.model_registry.catalog import sources
 from modelyard.operators.model_registry.catalog.children import DATABASE, NAME, SECRET_KEYS, CatalogFacts
 from modelyard.operators.model_registry.config import Settings
-from modelyard.operators.model_registry.facts import CREATED_BY, UPSTREAM, ClusterIngress
+from modelyard.operators.model_registry.facts import CREATED_BY, UPSTREAM
+from modelyard.operators.parts import rbac_proxy
 from modelyard.operators.parts.availability import rollout
-from modelyard.operators.parts.platform import AUTH_NAME, Auth
+from modelyard.operators.parts.platform import AUTH_NAME, Auth, ClusterIngress, cluster_domain
 from modelyard.operators.parts.references import digest
 from modelyard.runtime.controller import Controller, Fixed, MapFn, Owns, Permission, Watch
 from modelyard.runtime.desired import Child, Desired, Edit, Hold, Stage
@@ -83,10 +84,8 @@ def catalog_controller(settings: Settings) -> Controller:
 
 
 _GRANTED = (
-    Permission(("",), ("endpoints",), ("get", "list", "watch")),
+    *rbac_proxy.GRANTED,
     Permission((builtin.Route.group,), ("routes/custom-host",), ("create", "update", "patch")),
-    Permission(("authentication.k8s.io",), ("tokenreviews",), ("create",)),
-    Permission(("authorization.k8s.io",), ("subjectaccessreviews",), ("create",)),
 )
 """What the roles that we bind grant, too: the API lets nobody give what he has not."""
 
@@ -229,7 +228,7 @@ def observe(settings: Settings, world: World) -> CatalogFacts:
     return CatalogFacts(
         settings,
         openshift=world.serves(builtin.Route),
-        domain=settings.default_domain or _cluster_domain(world),
+        domain=settings.default_domain or cluster_domain(world),
         platform=_platform(world),
         admin_groups=_admin_groups(world),
         labelled=tuple(found),
@@ -239,12 +238,6 @@ def observe(settings: Settings, world: World) -> CatalogFacts:
         digest=digest(world, namespace, [(builtin.Secret, DATABASE, key) for key in SECRET_KEYS]),
         health="" if state.available else state.message or "the Deployment is not available yet",
     )
-
-
-def _cluster_domain(world: World) -> str:
-    cluster = world.get(ClusterIngress, "", "cluster") if world.serves(ClusterIngress) else None
-    spec = spec_of(cluster or {})
-    return str(spec.get("appsDomain") or spec.get("domain") or "")
 
 
 def _platform(world: World) -> Object | None:
