@@ -15,6 +15,7 @@ from modelyard.kube.builtin import (
     ConfigMap,
     Deployment,
     Endpoints,
+    LimitRange,
     MutatingWebhookConfiguration,
     Namespace,
     PersistentVolumeClaim,
@@ -532,3 +533,72 @@ async def test_a_pod_takes_overhead_and_demands_from_its_runtime_class(api: Api)
 def runtime_pod(namespace: str, name: str, runtime_class: str | None, **more: Any) -> Object:
     spec = {"containers": [{"name": "c", "image": "i"}], "runtimeClassName": runtime_class} | more
     return {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+async def limited(api: Api, *limits: Object) -> str:
+    """A namespace with limits, which the real server takes a moment to see."""
+    namespace = await api.namespace()
+    await api.client.create(LimitRange, {"metadata": {"name": "l", "namespace": namespace}, "spec": {"limits": limits}})
+    return namespace
+
+
+def sized_pod(namespace: str, name: str, **resources: Object) -> Object:
+    spec = {"containers": [{"name": "c", "image": "i", "resources": resources}]}
+    return {"metadata": {"name": name, "namespace": namespace}, "spec": spec}
+
+
+async def test_a_pod_gets_what_its_namespaces_limits_give(api: Api) -> None:
+    limit = {"type": "Container", "default": {"cpu": "500m", "memory": "1Gi"}, "defaultRequest": {"cpu": "100m"}}
+    namespace = await limited(api, limit)
+    names = itertools.count()
+
+    async def given() -> bool:
+        made = await api.client.create(Pod, sized_pod(namespace, f"p{next(names)}", requests={"memory": "2Mi"}))
+        if _LIMIT_NOTE not in made["metadata"].get("annotations", {}):
+            return False
+        assert made["metadata"]["annotations"][_LIMIT_NOTE] == (
+            "LimitRanger plugin set: cpu request for container c; cpu, memory limit for container c"
+        )
+        assert made["spec"]["containers"][0]["resources"] == {
+            "limits": {"cpu": "500m", "memory": "1Gi"},
+            "requests": {"cpu": "100m", "memory": "2Mi"},
+        }
+        return True
+
+    await eventually(given)
+
+
+_LIMIT_NOTE = "kubernetes.io/limit-ranger"
+
+
+@pytest.mark.parametrize(
+    ("limit", "resources", "why"),
+    [
+        ({"type": "Container", "max": {"cpu": "1"}}, {"limits": {"cpu": "2"}},
+         "maximum cpu usage per Container is 1, but limit is 2"),
+        ({"type": "Container", "min": {"cpu": "100m"}}, {"requests": {"cpu": "50m"}},
+         "minimum cpu usage per Container is 100m, but request is 50m"),
+        ({"type": "Pod", "max": {"memory": "1Gi"}}, {},
+         "maximum memory usage per Pod is 1Gi.  No limit is specified"),
+        ({"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}}, {"requests": {"cpu": "1"}, "limits": {"cpu": "3"}},
+         "cpu max limit to request ratio per Container is 2, but provided ratio is 3.000000"),
+    ],
+)  # fmt: skip
+async def test_a_pod_beyond_its_namespaces_limits_is_refused(
+    api: Api, limit: Object, resources: Object, why: str
+) -> None:
+    namespace = await limited(api, limit)
+    names = itertools.count()
+
+    said = ""
+
+    async def refused() -> bool:
+        nonlocal said
+        try:
+            await api.client.create(Pod, sized_pod(namespace, f"p{next(names)}", **resources))
+        except Forbidden as error:
+            said = str(error)
+        return bool(said)
+
+    await eventually(refused)
+    assert said.endswith(f"is forbidden: {why}")

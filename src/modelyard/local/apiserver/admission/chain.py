@@ -9,6 +9,7 @@ from datetime import datetime
 
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.times import utc_now
+from modelyard.local.apiserver.admission.limit_ranges import LimitRangeAdmission
 from modelyard.local.apiserver.admission.plugins import (
     ClaimResize,
     DefaultIngressClass,
@@ -42,6 +43,7 @@ class AdmissionChain:
     ) -> None:
         self._plugins: tuple[Plugin, ...] = (
             NamespaceLifecycle(store),
+            LimitRangeAdmission(store),
             ServiceAccountAdmission(store),
             PriorityAdmission(store),
             RuntimeClassAdmission(store),
