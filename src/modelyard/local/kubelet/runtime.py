@@ -70,6 +70,7 @@ class Runtime:
         self._linger = linger
         self._sequence = itertools.count(1)
         self._replies: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._sending = asyncio.Lock()
         self._execs: dict[str, asyncio.Future[int]] = {}
         self._sock: socket.socket | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -172,9 +173,9 @@ class Runtime:
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._replies[sequence] = future
         data = keeper.pack({**message, "seq": sequence})
-        sent = socket.send_fds(self._sock, [data], list(fds)) if fds else 0
-        if sent < len(data):
-            await asyncio.get_running_loop().sock_sendall(self._sock, data[sent:])
+        # One at a time: of two who wait for room in the socket's buffer, the loop would forget the first.
+        async with self._sending:
+            await _send(self._sock, data, fds)
         return await future
 
     async def start(self, launch: Launch) -> Process:
@@ -259,6 +260,22 @@ class Runtime:
             await asyncio.to_thread(self._child.wait, 10)
         elif self._child is not None:
             self._child.returncode = 0  # it lives on by design; the warning about a running child is not for us
+
+
+async def _send(sock: socket.socket, data: bytes, fds: Sequence[int]) -> None:
+    loop = asyncio.get_running_loop()
+    while fds:
+        try:
+            data = data[socket.send_fds(sock, [data], list(fds)) :]
+            break
+        except BlockingIOError:
+            room = asyncio.Event()
+            loop.add_writer(sock, room.set)
+            try:
+                await room.wait()
+            finally:
+                loop.remove_writer(sock)
+    await loop.sock_sendall(sock, data)
 
 
 def _process(item: dict[str, Any]) -> Process:

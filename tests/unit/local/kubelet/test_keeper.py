@@ -70,6 +70,15 @@ async def test_exit_codes_and_signals_are_reported(node: Node, script: str, code
     assert (exit.code, exit.signal) == (code, number)
 
 
+async def test_many_large_starts_at_once_are_all_answered(node: Node) -> None:
+    launches = [node.launch(f"c{number}", "true", BIG="x" * 100_000) for number in range(40)]
+    async with asyncio.timeout(30):
+        started = await asyncio.gather(*(node.runtime.start(launch) for launch in launches))
+        ended = [await node.exits.get() for _ in launches]
+    assert {process.identity for process in started} == {launch.identity for launch in launches}
+    assert {identity for identity, _ in ended} == {launch.identity for launch in launches}
+
+
 async def test_both_streams_are_logged(node: Node) -> None:
     await node.run("a", "sh", "-c", "echo $GREETING; echo bad >&2; printf end", GREETING="hello")
     assert sorted(node.log("a")) == ["stderr F bad", "stdout F hello", "stdout P end"]
