@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from modelyard.kube.client import Client
 from modelyard.kube.transport import Sent
 from tests.chaos.faults import Fault, is_business
@@ -53,8 +55,12 @@ def deleted_in_every_phase(story: Story, delete: Step, *, sample: int = 8) -> No
     for number in points(len(writes), sample):
         fault = DeleteAfterWrite(number, delete)
         told = _with_steps(story, *map(fault.before_the_end, story.steps), fault.last)
-        ending, _ = virtually(play(told, lambda fault=fault: fault))
+        ending, _ = virtually(play(told, partial(_itself, fault)))
         compare(story, ending, gone, f"deleted after write {number} ({writes[number - 1]})")
+
+
+def _itself(fault: Fault) -> Fault:
+    return fault
 
 
 def _with_steps(story: Story, *steps: Step) -> Story:

@@ -97,6 +97,11 @@ async def an_old_proxy_becomes_the_new_one(story: Story) -> None:
 
 @admission(10)
 async def openshift_gets_a_proxy(story: Story) -> None:
+    await story.start()
+    await story.create("plain")
+    await story.yard.until(builtin.Deployment, "plain")
+    assert "kubeRBACProxy" not in (await story.registry("plain"))["spec"]
+    await story.yard.halt()
     await story.start(*OPENSHIFT)
     await story.create()
     registry = await story.yard.until(REGISTRY, "mr", lambda registry: "kubeRBACProxy" in registry["spec"])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from modelyard.kube import builtin
 from modelyard.kube.conditions import find_condition
@@ -31,7 +34,12 @@ async def cluster_scoped_objects_go_with_a_registry(story: Story) -> None:
         registry["metadata"].setdefault("finalizers", []).append("example.com/hold")
 
     await story.yard.edit(REGISTRY, "mr", hold)
+    heard = await _last_words(story)
     await story.yard.delete(REGISTRY, "mr")
+    if heard is not None:
+        begun = "Performing finalizer operations for the custom resource: mr "
+        done = "Finalizer operations for custom resource mr were successfully accomplished"
+        assert await heard == [("Unknown", "Finalizing", begun), ("True", "Finalizing", done)]
     found = await story.condition("Degraded", status="True", reason="Finalizing")
     assert found["message"] == "Finalizer operations for custom resource mr were successfully accomplished"
     await story.yard.gone(builtin.Group, "mr-users")
@@ -42,8 +50,30 @@ async def cluster_scoped_objects_go_with_a_registry(story: Story) -> None:
         await story.yard.gone(REGISTRY, "mr")
 
 
-async def _left_behind(story: Story, owner: Object, names: tuple[str, str]) -> None:
-    """A Deployment and a Service that an older version made for a registry's catalog."""
+async def _last_words(story: Story) -> asyncio.Task[list[tuple[str, str, str]]] | None:
+    """What `Degraded` says from now on, up to its end; None where nobody can watch."""
+    if not isinstance(story.yard, ApiYard):
+        return None
+    client, namespace = story.yard.client, story.namespace
+    listed = await client.list(REGISTRY, namespace)
+
+    async def listen() -> list[tuple[str, str, str]]:
+        said: list[tuple[str, str, str]] = []
+        async for event in client.watch(REGISTRY, namespace, resource_version=listed.resource_version, bookmarks=False):
+            obj = msgspec.json.decode(event.raw) if isinstance(event.raw, bytes) else event.raw
+            found = find_condition(conditions_of(obj), "Degraded")
+            words = (found["status"], found["reason"], found["message"]) if found else None
+            if words is not None and words not in said:
+                said.append(words)
+            if words is not None and words[0] == "True":
+                break
+        return said
+
+    return asyncio.create_task(listen())
+
+
+async def _left_behind(story: Story, owner: Object, names: tuple[str, str]) -> dict[str, Any]:
+    """A Deployment and a Service that an older version made for a registry's catalog; gives what marks such objects."""
     reference = {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -59,15 +89,22 @@ async def _left_behind(story: Story, owner: Object, names: tuple[str, str]) -> N
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
     await story.yard.create(builtin.Deployment, names[0], **marks, spec=spec)
     await story.yard.create(builtin.Service, names[1], **marks, spec={"ports": [{"port": 80}]})
+    return marks
 
 
 @deletion(45)
 async def an_old_catalog_of_a_registry_goes(story: Story) -> None:
+    for kind in OPENSHIFT:
+        await story.yard.serve(kind)
     registry = await story.create()
-    await _left_behind(story, registry, ("mr-catalog", "mr-catalog"))
-    await story.start()
+    marks = await _left_behind(story, registry, ("mr-catalog", "mr-catalog"))
+    await story.yard.create(builtin.Route, "mr-catalog-https", **marks, spec={"to": {"kind": "Service", "name": "x"}})
+    await story.yard.create(builtin.NetworkPolicy, "mr-catalog-https-route", **marks, spec={"podSelector": {}})
+    await story.start(*OPENSHIFT)
     await story.yard.gone(builtin.Deployment, "mr-catalog")
     await story.yard.gone(builtin.Service, "mr-catalog")
+    await story.yard.gone(builtin.Route, "mr-catalog-https")
+    await story.yard.gone(builtin.NetworkPolicy, "mr-catalog-https-route")
 
 
 @deletion(46)
