@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from modelyard.kube.builtin import ConfigMap, Deployment, Namespace, Pod, Secret
+from modelyard.kube.kinds import Kind
 from tests.cluster.api.calls import call, config_map, deployment, eventually, read_watch
 from tests.cluster.conftest import Api
 
@@ -285,3 +286,25 @@ async def test_config_map_of_all_namespaces(api: Api) -> None:
         await api.client.create(ConfigMap, config_map(namespace, "same", labels={"all": one}))
     answer = await call(api, "GET", ConfigMap.path(), labelSelector=f"all={one}")
     assert [item["metadata"]["namespace"] for item in answer.body["items"]] == sorted((one, two))
+
+
+NEW_EVENT = Kind("events.k8s.io", "v1", "Event", "events")
+
+
+async def test_new_events_are_selected_by_their_own_field_names(api: Api) -> None:
+    namespace = await api.namespace()
+    for name, controller in (("a", "one"), ("b", "two")):
+        await api.client.create(
+            NEW_EVENT,
+            {
+                "metadata": {"name": name, "namespace": namespace},
+                "eventTime": "2026-01-01T00:00:00.000000Z", "reportingController": controller,
+                "reportingInstance": "i", "action": "Do", "reason": "Done", "type": "Normal",
+                "regarding": {"kind": "Pod", "name": f"pod-{name}", "namespace": namespace},
+            },
+        )  # fmt: skip
+    for fields in ("reportingController=one", "regarding.name=pod-a", "regarding.kind=Pod,reportingController!=two"):
+        listed = await api.client.list(NEW_EVENT, namespace, fields=fields)
+        assert [obj["metadata"]["name"] for obj in listed.items] == ["a"], fields
+    answer = await call(api, "GET", NEW_EVENT.path(namespace), fieldSelector="involvedObject.name=pod-a")
+    assert (answer.status, answer.message) == (400, "field label not supported: involvedObject.name")

@@ -118,12 +118,10 @@ _RETURNS_DELETED = frozenset(
     )
 )  # fmt: skip
 _DEPRECATED = {"endpoints": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"}
+_INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 _EVENT_FIELDS = frozenset(
-    (
-        "involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid", "involvedObject.apiVersion",
-        "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason", "reportingComponent", "source", "type",
-    )
-)  # fmt: skip
+    (*(f"involvedObject.{name}" for name in _INVOLVED), "reason", "reportingComponent", "source", "type")
+)
 _FIELD_LABELS = {
     "pods": frozenset(
         (
@@ -134,6 +132,7 @@ _FIELD_LABELS = {
     "nodes": frozenset(("spec.unschedulable",)),
     "replicationcontrollers": frozenset(("status.replicas",)),
     "events": _EVENT_FIELDS,
+    "events.events.k8s.io": frozenset((*(f"regarding.{name}" for name in _INVOLVED), "reason", "reportingController", "type")),
     "namespaces": frozenset(("status.phase",)),
     "secrets": frozenset(("type",)),
     "services": frozenset(("spec.clusterIP", "spec.type")),
@@ -179,7 +178,7 @@ def builtin_resources(strategy_of: Callable[[Kind, bool], Strategy], handlers: H
                 categories=tuple(word[1:] for word in words[3:] if word[0] == "+"),
                 verbs=_verbs(plural, review),
                 subresources={name: _subresource(kind, name, handlers) for name in names},
-                field_labels=_FIELD_LABELS.get(plural, frozenset()),
+                field_labels=_FIELD_LABELS.get(kind.resource, _FIELD_LABELS.get(plural, frozenset())),
                 create_on_update=plural in _CREATE_ON_UPDATE,
                 unconditional_update=plural not in _VERSION_REQUIRED,
                 returns_deleted=plural in _RETURNS_DELETED,

@@ -9,7 +9,8 @@ from modelyard.local.apiserver.options import ListOptions
 from modelyard.local.apiserver.resources import ServedResource
 from modelyard.local.apiserver.store import Stored
 
-_ALIASES = {"spec.host": "spec.nodeName"}
+_ALIASES = {"spec.host": "spec.nodeName", "reportingController": "reportingComponent"}
+_NEW_EVENTS, _OLD_EVENTS = "regarding.", "involvedObject."
 _FALSE_WHEN_ABSENT = frozenset(("spec.unschedulable", "spec.hostNetwork"))
 _ZERO_WHEN_ABSENT = frozenset(("status.replicas", "status.successful"))
 
@@ -49,7 +50,11 @@ class Selection:
             raise problems.bad_request(
                 f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
             )
-        self._fields.append(FieldRequirement(_ALIASES.get(path, path), requirement.value, requirement.equal))
+        path = _ALIASES.get(path, path)
+        if path.startswith(_NEW_EVENTS):
+            # Events are stored under the names of their old version.
+            path = _OLD_EVENTS + path.removeprefix(_NEW_EVENTS)
+        self._fields.append(FieldRequirement(path, requirement.value, requirement.equal))
 
     @property
     def name(self) -> str:
@@ -89,8 +94,6 @@ def _field(obj: Object, path: str) -> str:
             return field_value(obj, "source.component") or field_value(obj, "reportingComponent")
         case "status.successful":
             path = "status.succeeded"
-        case "reportingController":
-            path = "reportingComponent" if "reportingComponent" in obj else "reportingController"
     value = field_value(obj, path)
     if not value and path in _FALSE_WHEN_ABSENT:
         return "false"
