@@ -11,9 +11,13 @@ import aiohttp
 import pytest
 
 from modelyard.kube.builtin import ConfigMap
+from modelyard.kube.times import utc_now
 from modelyard.local.apiserver import ApiServer
 from modelyard.local.apiserver.connections import BODY_SECONDS, REQUEST_SECONDS, Connection
 from modelyard.local.apiserver.heads import Heads
+from modelyard.local.apiserver.http import Door
+from modelyard.local.apiserver.requests import Reply, Request, Upgrade, WebSocket
+from modelyard.local.apiserver.tls import Identity
 
 TOKEN = "the-token"
 PATH = "/api/v1/namespaces/default/configmaps"
@@ -258,12 +262,27 @@ async def test_request_that_takes_too_long_is_told_so(wire: Wire) -> None:
     assert (await wire.answer())[0] == 200
 
 
-async def test_web_socket_without_an_upgrade_is_refused(wire: Wire) -> None:
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=wire.context)) as session:
-        headers = {"Authorization": f"Bearer {TOKEN}"}
-        url = f"https://{wire.host}:{wire.port}/api/v1/namespaces/default/pods/none/exec?command=ls"
-        async with session.post(url, headers=headers) as response:
-            assert response.status == 404
+async def test_web_socket_is_opened_and_echoes() -> None:
+    async def run(socket: WebSocket) -> None:
+        async for message in socket.messages():
+            await socket.send(message)
+
+    async def handle(_: Request) -> Reply:
+        return Reply(101, upgrade=Upgrade(("v5.channel.k8s.io",), run))
+
+    identity = Identity(None, utc_now)
+    door = Door(handle, identity, "127.0.0.1", 0, ())
+    url = await door.open()
+    connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=identity.certificate))
+    try:
+        async with aiohttp.ClientSession(connector=connector) as session:
+            async with session.ws_connect(url, protocols=["v5.channel.k8s.io"]) as socket:
+                await socket.send_bytes(b"hello")
+                assert (await socket.receive_bytes(timeout=10), socket.protocol) == (b"hello", "v5.channel.k8s.io")
+            async with session.get(url) as response:
+                assert (response.status, (await response.json())["message"]) == (400, "Upgrade request required")
+    finally:
+        await door.close()
 
 
 async def _connection(wire: Wire) -> Connection:
