@@ -42,8 +42,8 @@ def own(kubectl_program: str, tmp_path: Path):
 
 
 def pods(cluster: Laptop) -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = cluster.get("pods", "-l", "app=many")["items"]
-    return items
+    found = cluster.get("pods", "-l", "app=many") or {"items": []}
+    return list(found["items"])
 
 
 def all_serve(cluster: Laptop, count: int) -> bool:
