@@ -309,7 +309,8 @@ def _pruned(merged: Object, managed: Managed, last: Share, write: Write) -> tupl
 
 
 def _described(obj: Object) -> str:
-    metadata = obj.get("metadata") or {}
+    given = obj.get("metadata")
+    metadata = given if isinstance(given, dict) else {}
     group, _, version = str(obj.get("apiVersion") or "").rpartition("/")
     kind = f"{group}/{version}, Kind={obj.get('kind', '')}"
     return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {kind}"

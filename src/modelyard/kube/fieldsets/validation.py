@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, TypeAlias
 
 from modelyard.kube.fieldsets.sets import element_text
 from modelyard.kube.fieldsets.typed import TypedError, element_of
-from modelyard.kube.gotext import go_text
+from modelyard.kube.gotext import go_source, go_text
 from modelyard.kube.schema import DEDUCED, Schema
 
 _PLAIN = (str, int, float, bool)
@@ -103,7 +102,7 @@ def _wrong(value: Any, schema: Schema) -> str:
         case "integer" | "number":
             return f"expected numeric (int or float), got {_go_type(value)}"
         case "string":
-            return f"expected string, got &value.valueUnstructured{{Value:{json.dumps(value)}}}"
+            return f"expected string, got &value.valueUnstructured{{Value:{go_source(value)}}}"
         case "boolean":
             return f"expected boolean, got {shown}"
         case _:

@@ -142,7 +142,7 @@ class Patches:
             live = decode(raw) if raw is not None else None
             mine = config if first else decode(pristine)
             first = False
-            named = mine.get("metadata", {})
+            named = mine["metadata"] if isinstance(mine.get("metadata"), dict) else {}
             wanted = named.pop("resourceVersion", None)
             options = write.options
             merged = self._ownership.apply(
@@ -195,9 +195,7 @@ def check_applied(kind: Kind, config: Object) -> None:
         # Who names no metadata gives up what he had of it; that is not the same as an empty one.
         config.pop("metadata", None)
         return
-    if not isinstance(metadata, dict):
-        raise problems.bad_request("metadata must be an object")
-    if metadata.get("managedFields") is not None:
+    if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
         raise problems.bad_request("metadata.managedFields must be nil")
 
 
