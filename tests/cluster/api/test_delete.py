@@ -341,3 +341,43 @@ async def test_uid_of_a_precondition_may_be_checked_by_the_client(api: Api) -> N
     await api.client.create(ConfigMap, config_map(namespace, "a"))
     with pytest.raises(Conflict):
         await api.client.delete(ConfigMap, namespace, "a", resource_version="1")
+
+
+async def test_owners_in_a_circle_do_not_wait_for_each_other(api: Api) -> None:
+    namespace = await api.namespace()
+    made = [await api.client.create(ConfigMap, config_map(namespace, name)) for name in "abc"]
+    for position, obj in enumerate(made):
+        reference = owner(made[position - 1], "v1", "ConfigMap", controller=True, blockOwnerDeletion=True)
+        await api.client.patch(
+            ConfigMap, namespace, obj["metadata"]["name"], {"metadata": {"ownerReferences": [reference]}}
+        )
+    await api.client.delete(ConfigMap, namespace, "a", propagation="Foreground")
+
+    async def gone() -> bool:
+        return not [o for o in (await api.client.list(ConfigMap, namespace)).items if o["metadata"]["name"] in "abc"]
+
+    await eventually(gone)
+
+
+async def test_the_pods_of_a_namespace_go_first(api: Api) -> None:
+    namespace = await api.namespace()
+    pod = {"metadata": {"name": "p", "namespace": namespace, "finalizers": ["example.com/hold"]}, "spec": PODS_SPEC}
+    await api.client.create(Pod, pod)
+    await api.client.create(ConfigMap, config_map(namespace, "kept"))
+    await api.client.delete(Namespace, "", namespace)
+
+    async def reported() -> bool:
+        conditions = (await api.client.get(Namespace, "", namespace))["status"].get("conditions") or ()
+        return any(c["type"] == "NamespaceDeletionContentFailure" for c in conditions)
+
+    await eventually(reported)
+    assert "deletionTimestamp" not in (await api.client.get(ConfigMap, namespace, "kept"))["metadata"]
+    await api.client.patch(Pod, namespace, "p", {"metadata": {"finalizers": None}})
+
+    async def gone() -> bool:
+        return await api.client.find(Namespace, "", namespace) is None
+
+    await eventually(gone, 60)
+
+
+PODS_SPEC = {"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "i"}]}

@@ -161,6 +161,8 @@ class Collector:
         finalizers = obj["metadata"].get("finalizers") or ()
         if "waiting" in states.values() and self._dependents.get(stored.uid):
             policy = "Foreground"
+            if any(self._waits(uid) for uid in self._dependents[stored.uid]):
+                await self._unblock(stored)
         elif ORPHAN in finalizers:
             policy = "Orphan"
         elif FOREGROUND in finalizers:
@@ -168,6 +170,25 @@ class Collector:
         else:
             policy = "Background"
         await self._delete(stored, policy)
+
+    def _waits(self, uid: str) -> bool:
+        """Whether an object is being deleted and waits for its dependents to go first."""
+        found = self._objects.get(uid)
+        return (
+            found is not None and found.deleting and FOREGROUND in (found.decode()["metadata"].get("finalizers") or ())
+        )
+
+    async def _unblock(self, stored: Stored) -> None:
+        """Owners and dependents that wait for each other in a circle would wait forever: this one holds up no owner."""
+
+        def unblocked(obj: Object) -> None:
+            for reference in obj["metadata"].get("ownerReferences") or ():
+                if reference.get("blockOwnerDeletion"):
+                    reference["blockOwnerDeletion"] = False
+
+        await self._change(stored, unblocked)
+        for owner in stored.owners:
+            self._worker.add(owner)
 
     def _state(self, dependent: Stored, reference: Object) -> State:
         group, _, version = str(reference.get("apiVersion", "")).rpartition("/")

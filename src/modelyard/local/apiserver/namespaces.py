@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from modelyard.kube.builtin import ConfigMap, Namespace, ServiceAccount
+from modelyard.kube.builtin import ConfigMap, Namespace, Pod, ServiceAccount
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.times import format_time
 from modelyard.local.apiserver.background import Worker
@@ -131,9 +131,12 @@ class Namespaces:
         await self._change(Namespace, "", namespace, "finalize", _without_kubernetes)
 
     async def _delete_content(self, namespace: str) -> dict[str, list[Object]]:
-        """Deletes what is there; returns what stays for now, by storage."""
+        """Deletes what is there; returns what stays for now, by storage. Pods go first: they may need the rest to end well."""
         remaining: dict[str, list[Object]] = {}
-        for storage in self._store.storages():
+        others = [storage for storage in self._store.storages() if storage != Pod.resource]
+        for storage in (Pod.resource, *others):
+            if Pod.resource in remaining:
+                break
             resource = self._registry.by_storage(storage)
             if resource is None or not resource.kind.namespaced:
                 continue
