@@ -85,7 +85,7 @@ class Writes:
                 )
             obj["metadata"] = {}
         # An empty list takes every field from everyone, unlike none.
-        unmanaged = obj["metadata"].get("managedFields") == []
+        unmanaged = obj["metadata"].get("managedFields") == [] and not resource.custom
         try:
             mode, as_applied = write.options.field_validation, applied and resource.custom and resource.stored_as_served
             texts = self._hooks.fields.check(resource, obj, duplicates, mode, applied=as_applied)
@@ -221,7 +221,7 @@ class Writes:
 
         async def replaced(raw: bytes | None) -> Object:
             found = rendering.metadata_of(raw).get("uid", "") if raw and uid else ""
-            if raw and uid and uid != found:
+            if uid and uid != found:
                 raise problems.conflict(
                     write.resource.kind, write.name,
                     f"StorageError: invalid object, Code: 4, Key: {_registry_key(write)}, ResourceVersion: 0, "
@@ -432,11 +432,22 @@ def _unique(causes: list[Cause]) -> list[Cause]:
     return list(dict.fromkeys(causes))
 
 
+_REGISTRY_NAMES = {
+    "services": "services/specs",
+    "endpoints": "services/endpoints",
+    "nodes": "minions",
+    "ingresses.networking.k8s.io": "ingress",
+    "replicationcontrollers": "controllers",
+}
+
+
 def _registry_key(write: Write) -> str:
-    group = "" if write.resource.kind.group in ("", "apps", "batch") else f"{write.resource.kind.group}/"
-    return f"/registry/{group}{write.resource.kind.plural}/" + (
-        f"{write.namespace}/{write.name}" if write.namespace else write.name
+    """Where kube-apiserver keeps the object: only custom resources under their group."""
+    kind = write.resource.kind
+    place = _REGISTRY_NAMES.get(kind.resource) or (
+        f"{kind.group}/{kind.plural}" if write.resource.custom else kind.plural
     )
+    return f"/registry/{place}/" + (f"{write.namespace}/{write.name}" if write.namespace else write.name)
 
 
 def _json_type(value: object) -> str:

@@ -193,8 +193,6 @@ def stateful_set(obj: Object) -> list[Cause]:
     found += checks.not_negative_if_set(spec, "minReadySeconds", "spec")
     if spec.get("ordinals") is not None:
         found += checks.not_negative(spec["ordinals"].get("start", 0), "spec.ordinals.start")
-    if spec.get("serviceName"):
-        found += checks.dns_label(spec["serviceName"], "spec.serviceName")
     found += _selector(spec, "statefulset")
     if spec.get("selector") is not None and not checks.selector_is_usable(spec["selector"]):
         found.append(invalid_value("spec.selector", spec["selector"], ""))
@@ -240,6 +238,12 @@ def _with_claims(spec: Object) -> Object:
         others = [volume for volume in pod.get("volumes") or () if volume.get("name") not in names_of_claims]
         pod["volumes"] = claims + others
     return template | {"spec": pod}
+
+
+def new_stateful_set(obj: Object) -> list[Cause]:
+    """The service's name is only looked at here: later it may not change."""
+    name = (obj.get("spec") or {}).get("serviceName")
+    return stateful_set(obj) + (checks.dns_label(name, "spec.serviceName") if name else [])
 
 
 def stateful_set_update(new: Object, old: Object) -> list[Cause]:
@@ -426,7 +430,7 @@ RULES = (
     ),
     Rules(
         builtin.StatefulSet,
-        stateful_set,
+        new_stateful_set,
         stateful_set_update,
         stateful_set_status,
         generation="spec",
