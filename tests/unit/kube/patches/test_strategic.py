@@ -89,7 +89,7 @@ def test_retain_keys_drops_all_others() -> None:
 @pytest.mark.parametrize(
     ("patch", "said"),
     [
-        (pod(containers=[{"image": "x"}]), 'map: map[image:x] does not contain declared merge key: name'),
+        (pod(containers=[{"image": "x"}]), "map: map[image:x] does not contain declared merge key: name"),
         (pod(containers=[{"name": "a", "$patch": "merge"}]), "merging lists cannot yet be specified in the patch"),
         ({"spec": {"$patch": "zap"}}, "unknown patch type: zap in map"),
         ({"spec": {"strategy": {"$retainKeys": "x"}}}, "invalid patch format of retainKeys"),
