@@ -86,10 +86,12 @@ async def _play_endpoints(client: Client) -> bool:
             continue
         ports = [{"name": p.get("name", ""), "port": p["port"], "protocol": "TCP"} for p in spec.get("ports") or ()]
         endpoint = {"addresses": [_DOCUMENTATION_ADDRESS], "conditions": {"ready": True, "serving": True}}
+        # Slices carry the labels of their Service, as Kubernetes' own do.
+        labels = labels_of(service) | {_SERVICE_NAME: key.name}
         slice_: Object = {
             "apiVersion": builtin.EndpointSlice.api_version,
             "kind": builtin.EndpointSlice.kind,
-            "metadata": {"name": key.name, "namespace": key.namespace, "labels": {_SERVICE_NAME: key.name}},
+            "metadata": {"name": key.name, "namespace": key.namespace, "labels": labels},
             "addressType": "IPv4",
             "endpoints": [endpoint],
             "ports": ports,
