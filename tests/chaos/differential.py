@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+import hypothesis
 import msgspec
+from hypothesis import strategies
 
 from modelyard.kube.builtin import Namespace, PersistentVolumeClaim, ServiceAccount
 from modelyard.kube.client import Client
@@ -27,9 +31,6 @@ from tests.chaos.differential_chance import Chance
 from tests.chaos.differential_masks import MASKS, differences
 from tests.chaos.differential_steps import install, sequence
 from tests.real.cluster import RealCluster
-
-_AT_ONCE = 4
-"""Sequences that run side by side, each in a namespace of its own: most of the time is spent waiting for the real server."""
 
 _METHODS = {
     "create": "POST",
@@ -153,17 +154,12 @@ def _is_settled(kind: Kind, metadata: Object) -> bool:
     return kind != PersistentVolumeClaim or _PROTECTION in held
 
 
-@dataclass
-class Difference:
-    sequence: int
-    before: list[tuple[Step, int]]
-    step: Step
-    where: list[str]
+class Differs(AssertionError):
+    """The servers did not agree."""
 
-    def __str__(self) -> str:
-        related = [f"   after {code}: {step}"[:400] for step, code in self.before if step.kind == self.step.kind]
-        lines = [f"sequence {self.sequence}:", *related[-6:], f"   {self.step}"[:1800]]
-        return "\n".join(lines + [f"   >> {line}"[:900] for line in self.where[:12]])
+    def __init__(self, before: Sequence[tuple[Step, int]], step: Step, where: Sequence[str]) -> None:
+        steps = [f"   after {code}: {step}"[:400] for step, code in before]
+        super().__init__("\n".join(["", *steps, f"   {step}"[:1800], *(f"   >> {line}"[:900] for line in where[:12])]))
 
 
 @dataclass
@@ -174,24 +170,22 @@ class Run:
     done: int = 0
     steps: int = 0
     accepted: int = 0
-    differences: list[Difference] = field(default_factory=list)
     unanswered: list[str] = field(default_factory=list)
     """Sequences that ended because kube-apiserver hung up or kept silent."""
     touched: Counter[str] = field(default_factory=Counter)
 
     def summary(self) -> str:
         lines = [
-            f"seed {self.seed}: {self.done} sequences of {self.steps} requests ({self.accepted} accepted), "
-            f"{len(self.differences)} with an unexplained difference, {len(self.unanswered)} ended by the real server",
+            f"seed {self.seed}: {self.done} sequences of {self.steps} requests ({self.accepted} accepted) without an "
+            f"unexplained difference, {len(self.unanswered)} ended by the real server",
             "differences taken away, by mask and number of requests:",
         ]
         lines += [f"  {self.touched[mask.name]:6} {mask.name}: {mask.why}" for mask in MASKS if self.touched[mask.name]]
         return "\n".join(lines)
 
 
-async def run_sequence(number: int, run: Run, ours: Client, real: Client, *, wide: bool) -> None:
-    chance = Chance(f"{run.seed}/{number}", wide=wide)
-    namespace = f"fuzz-{run.seed}-{number}{'-wide' if wide else ''}"
+async def play(steps: Sequence[Step], run: Run, ours: Client, real: Client, namespace: str) -> None:
+    """One sequence, in a namespace of its own; raises `Differs` at the first answer in which the servers differ."""
     sides = Side(ours, namespace), Side(real, namespace)
     for side in sides:
         await side.client.create(Namespace, {"metadata": {"name": namespace}})
@@ -199,57 +193,58 @@ async def run_sequence(number: int, run: Run, ours: Client, real: Client, *, wid
             await asyncio.sleep(0.02)
     before: list[tuple[Step, int]] = []
     try:
-        for wanted in sequence(chance):
-            step = Step(**wanted)
+        for step in steps:
             mine = await sides[0].send(step)
             try:
                 theirs = await sides[1].send(step)
             except Unreachable as why:
-                run.unanswered.append(f"sequence {number}: no answer to {step}: {why}")
+                run.unanswered.append(f"no answer to {step}: {why}")
                 return
             run.steps += 1
             run.accepted += theirs.code < 300
             where = differences(mine.to_object(), theirs.to_object(), run.touched)
             if where:
-                run.differences.append(Difference(number, before, step, where))
-                return
+                raise Differs(before, step, where)
             if step.writes and theirs.code < 300:
                 for side in sides:
                     await side.settled(step.kind)
             before.append((step, theirs.code))
     finally:
-        run.done += 1
         for side in sides:
-            try:
+            with suppress(ApiError):
                 await side.client.delete(Namespace, "", namespace)
-            except ApiError:
-                continue
 
 
-async def fuzz(
-    cluster: RealCluster, sequences: int, seed: int, seconds: float | None, stop_after: int, *, wide: bool = False
-) -> Run:
+def fuzz(cluster: RealCluster, sequences: int, seed: int, seconds: float | None = None, *, wide: bool = False) -> Run:
+    """Raises `Differs` with the simplest sequence that hypothesis found to differ."""
     run = Run(seed)
     deadline = time.monotonic() + seconds if seconds else None
-    numbers = iter(range(sequences))
-    real = connect(cluster.kubeconfig)
+    numbers = itertools.count()
+    with asyncio.Runner() as runner:
+        server = ApiServer()
+        runner.run(server.__aenter__())
+        ours, real = server.client(), connect(cluster.kubeconfig)
+        for client in (ours, real):
+            runner.run(install(client))
 
-    async def work() -> None:
-        for number in numbers:
-            if (deadline and time.monotonic() > deadline) or len(run.differences) >= stop_after:
+        @hypothesis.seed(seed)
+        @hypothesis.settings(
+            max_examples=sequences, deadline=None, database=None, suppress_health_check=list(hypothesis.HealthCheck)
+        )
+        @hypothesis.given(strategies.data())
+        def both_answer_alike(data: strategies.DataObject) -> None:
+            if deadline and time.monotonic() > deadline:
                 return
-            await run_sequence(number, run, ours, real, wide=wide)
+            chance = Chance(lambda n: data.draw(strategies.integers(0, n - 1)), wide=wide)
+            steps = [Step(**wanted) for wanted in sequence(chance)]
+            runner.run(play(steps, run, ours, real, f"fuzz-{seed}-{next(numbers)}{'-wide' if wide else ''}"))
+            run.done += 1
 
-    async with ApiServer() as server:
-        ours = server.client()
         try:
-            for client in (ours, real):
-                await install(client)
-            async with asyncio.TaskGroup() as workers:
-                for _ in range(_AT_ONCE):
-                    workers.create_task(work())
+            both_answer_alike()
         finally:
-            await real.close()
+            runner.run(real.close())
+            runner.run(server.__aexit__(None, None, None))
     return run
 
 
@@ -258,17 +253,18 @@ def main() -> int:
     parser.add_argument("--sequences", type=int, default=500)
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--seconds", type=float, default=None)
-    parser.add_argument("--stop-after", type=int, default=10, help="differences to show at most")
     parser.add_argument("--wide", action="store_true", help="bodies are changed at random places, too")
     args = parser.parse_args()
     with RealCluster() as cluster:
-        run = asyncio.run(fuzz(cluster, args.sequences, args.seed, args.seconds, args.stop_after, wide=args.wide))
-    for one in sorted(run.differences, key=lambda one: one.sequence):
-        print(one, end="\n\n")
+        try:
+            run = fuzz(cluster, args.sequences, args.seed, args.seconds, wide=args.wide)
+        except Differs as difference:
+            print(f"seed {args.seed}, the simplest sequence that differs:{difference}")
+            return 1
     for line in run.unanswered:
         print(f"the real server did not answer: {line}")
     print(run.summary())
-    return 1 if run.differences else 0
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""The dice of the differential fuzzer: how often a sequence does what is wrong is thrown once for all of it."""
+"""The dice of the differential fuzzer, thrown by hypothesis: how often a sequence does what is wrong is thrown once for all of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, TypeVar
 
@@ -17,11 +17,20 @@ _WRONG: tuple[Any, ...] = (
 class Chance(Random):
     """Some sequences are tame and get far; others are wild and try what is refused."""
 
-    def __init__(self, seed: str, *, wide: bool = False) -> None:
-        super().__init__(seed)
+    def __init__(self, throw: Callable[[int], int], *, wide: bool = False) -> None:
+        """`throw(n)` gives one of the numbers below n; the lower, the simpler."""
+        super().__init__(0)
+        self._throw = throw
         self.wildness = self.choice([0.02, 0.1, 0.3])
         self.mutations = self.choice([0.0, 0.2, 0.6]) if wide else 0.0
         """How often a body is changed at a random place into something that its kind may not know."""
+
+    def _randbelow(self, n: int) -> int:
+        return self._throw(n)
+
+    def random(self) -> float:
+        # The simplest is what is not done: `random() < likely` holds for the high throws.
+        return 1.0 - (self._throw(1000) + 1) / 1000
 
     def wrong(self, share: float = 1.0) -> bool:
         """Whether to do something wrong now; `share`: how often beside other wrong things."""
