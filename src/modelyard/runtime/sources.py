@@ -16,6 +16,7 @@ from modelyard.runtime.controller import Controller, Owns, Predicate, Watch
 from modelyard.runtime.desired import Ownership
 from modelyard.runtime.entry import Entry
 from modelyard.runtime.ownership import Owner, owner_keys
+from modelyard.runtime.served import Served
 from modelyard.runtime.store import Handler
 from modelyard.runtime.watching import Selection
 
@@ -32,6 +33,10 @@ class CachedObjects:
     """What a webhook reads: whatever the process has caches of."""
 
     caches: CacheSet
+    served: Served
+
+    def serves(self, kind: Kind) -> bool:
+        return self.served.serves(kind)
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         entry = self.caches.get(kind, Key(namespace if kind.namespaced else "", name))

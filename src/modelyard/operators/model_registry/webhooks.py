@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import msgspec
 
+from modelyard.kube.builtin import Route
 from modelyard.kube.kinds import Kind, Object
-from modelyard.kube.objects import name_of, namespace_of, spec_of, status_of
+from modelyard.kube.objects import annotations_of, name_of, namespace_of, spec_of, status_of
 from modelyard.operators.model_registry.api import (
     GROUP,
     MODEL_REGISTRY,
@@ -18,6 +19,7 @@ from modelyard.operators.model_registry.api import (
 )
 from modelyard.operators.model_registry.config import Settings
 from modelyard.operators.model_registry.conversion import convert, oauth_of
+from modelyard.operators.model_registry.facts import PLAIN_HTTP
 from modelyard.operators.model_registry.observe import ignored_fields
 from modelyard.operators.model_registry.rules import AnySpec, collisions, name_errors, spec_errors
 from modelyard.runtime.webhooks import (
@@ -79,7 +81,7 @@ def _unsupported(request: AdmissionRequest) -> Denied | None:
 
 
 def fill_in(request: AdmissionRequest, settings: Settings) -> Answer:
-    """The object as it should be stored. What depends on the platform is added by the controller, before it makes anything."""
+    """The object as it should be stored. Where webhooks are off, the controller does the same before it makes anything."""
     if (refusal := _unsupported(request)) is not None:
         return refusal
     obj = request.object
@@ -93,11 +95,14 @@ def fill_in(request: AdmissionRequest, settings: Settings) -> Answer:
     if request.kind.version == _OLD:
         if isinstance(istio := spec.pop("istio", None), dict):
             spec["oauthProxy"] = oauth_of(istio)
-        proxy = spec.get("oauthProxy")
+        place = "oauthProxy"
     else:
         if isinstance(oauth := spec.pop("oauthProxy", None), dict):
             spec.setdefault("kubeRBACProxy", {name: value for name, value in oauth.items() if name != "image"})
-        proxy = spec.get("kubeRBACProxy")
+        place = "kubeRBACProxy"
+    if request.reader.serves(Route) and spec.get(place) is None and annotations_of(obj).get(PLAIN_HTTP) != "true":
+        spec[place] = {}
+    proxy = spec.get(place)
     if isinstance(proxy, dict) and not proxy.get("serviceRoute"):
         proxy["serviceRoute"] = "enabled"
     _drop_default_image(request, rest, settings)

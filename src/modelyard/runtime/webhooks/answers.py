@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from modelyard.kube.kinds import Kind, Object
-from modelyard.runtime.controller import Reader
 from modelyard.runtime.webhooks.declarations import (
     AdmissionRequest,
     Allowed,
@@ -20,6 +19,7 @@ from modelyard.runtime.webhooks.declarations import (
     Conversion,
     ConversionFailed,
     Denied,
+    HookReader,
     NothingToRead,
     Webhook,
 )
@@ -31,7 +31,7 @@ class BadReview(ValueError):
     """A request that is no review we understand; it is answered with a 400 and this message."""
 
 
-async def answer_admission(webhook: Webhook, body: bytes, reader: Reader | None = None) -> bytes:
+async def answer_admission(webhook: Webhook, body: bytes, reader: HookReader | None = None) -> bytes:
     """The AdmissionReview that answers another. Whatever the handler does, the API gets a proper answer."""
     review, request = _review(body, "AdmissionReview", "admission.k8s.io", ("v1", "v1beta1"))
     asked = _request(request, reader or NothingToRead())
@@ -110,7 +110,7 @@ def _review(body: bytes, kind: str, group: str, versions: tuple[str, ...]) -> tu
     return review, request
 
 
-def _request(request: Object, reader: Reader) -> AdmissionRequest:
+def _request(request: Object, reader: HookReader) -> AdmissionRequest:
     operation = request.get("operation")
     if operation not in ("CREATE", "UPDATE", "DELETE", "CONNECT"):
         raise BadReview(f"operation {operation!r} is none of CREATE, UPDATE, DELETE, CONNECT")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from modelyard.kube.crd import Definition
 from modelyard.kube.kinds import Kind, Object
@@ -14,8 +14,17 @@ from modelyard.runtime.world import Objects
 Operation: TypeAlias = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
+class HookReader(Reader, Protocol):
+    """What a webhook may read: the caches, and which kinds the API serves."""
+
+    def serves(self, kind: Kind) -> bool: ...
+
+
 class NothingToRead:
     """The reader of a handler that reads nothing."""
+
+    def serves(self, kind: Kind) -> bool:
+        return False
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         return None
@@ -40,7 +49,7 @@ class AdmissionRequest:
     groups: Sequence[str] = ()
     dry_run: bool = False
     uid: str = ""
-    reader: Reader = field(default_factory=NothingToRead)
+    reader: HookReader = field(default_factory=NothingToRead)
     """The caches of the kinds that the webhook declares in `reads`."""
 
 

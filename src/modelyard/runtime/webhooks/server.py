@@ -11,10 +11,9 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from modelyard.runtime.controller import Reader
 from modelyard.runtime.metrics import Metrics
 from modelyard.runtime.webhooks.answers import BadReview, answer_admission, answer_conversion
-from modelyard.runtime.webhooks.declarations import Conversion, Webhook
+from modelyard.runtime.webhooks.declarations import Conversion, HookReader, Webhook
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +36,7 @@ class Webhooks:
         webhooks: Sequence[Webhook] = (),
         conversions: Sequence[Conversion] = (),
         *,
-        reader: Reader | None = None,
+        reader: HookReader | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         self._webhooks = {webhook.path: webhook for webhook in webhooks}

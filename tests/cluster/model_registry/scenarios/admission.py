@@ -102,12 +102,13 @@ async def openshift_gets_a_proxy(story: Story) -> None:
     await story.yard.until(builtin.Deployment, "plain")
     assert "kubeRBACProxy" not in (await story.registry("plain"))["spec"]
     await story.yard.halt()
-    await story.start(*OPENSHIFT)
-    await story.create()
-    registry = await story.yard.until(REGISTRY, "mr", lambda registry: "kubeRBACProxy" in registry["spec"])
-    if isinstance(story.yard, ApiYard):
+    hooks = isinstance(story.yard, ApiYard)
+    await story.start(*OPENSHIFT, hooks=hooks)
+    stored = await story.create()
+    if hooks:
         proxy = {"port": 8443, "routePort": 443, "serviceRoute": "enabled"}
-        assert registry["spec"]["kubeRBACProxy"] == proxy
+        assert stored["spec"]["kubeRBACProxy"] == proxy
+    await story.yard.until(REGISTRY, "mr", lambda registry: "kubeRBACProxy" in registry["spec"])
     # The proxy was there before anything else was made.
     assert (await story.server()).containers == ["rest-container", "kube-rbac-proxy"]
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from modelyard.kube.builtin import Route
 from modelyard.kube.kinds import Kind, Object
 from modelyard.operators.model_registry.config import REST_IMAGE, Settings
+from modelyard.operators.model_registry.facts import PLAIN_HTTP
 from modelyard.operators.model_registry.operator import operator
 from modelyard.operators.model_registry.webhooks import KINDS, check, fill_in
 from modelyard.runtime.testing import FakeWorld
@@ -84,6 +86,18 @@ def said(asked: AdmissionRequest, settings: Settings = WORLD) -> str:
 )
 def test_what_is_stored(given: Object, stored: Object) -> None:
     assert filled(request(**given)) == stored
+
+
+@pytest.mark.parametrize(("kind", "place"), [(BETA, "kubeRBACProxy"), (ALPHA, "oauthProxy")])
+def test_openshift_gets_a_proxy_unless_someone_says_no(kind: Kind, place: str) -> None:
+    asked = request(kind=kind, mysql=MYSQL)
+    assert place not in filled(asked)
+    openshift = replace(asked, reader=FakeWorld(kinds=KINDS, served=[Route]))
+    assert filled(openshift)[place] == {"serviceRoute": "enabled"}
+    assert openshift.object is not None
+    openshift.object["spec"].pop(place)
+    openshift.object["metadata"]["annotations"] = {PLAIN_HTTP: "true"}
+    assert place not in filled(openshift)
 
 
 def test_what_is_stored_in_the_old_version() -> None:
