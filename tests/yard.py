@@ -359,7 +359,9 @@ class ApiYard(Yard):
         ca = make_ca(utc_now())
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         load(context, issue(ca, ["127.0.0.1"], utc_now()))
-        hooks = Webhooks(operator.webhooks, operator.conversions, reader=CachedObjects(self.manager.caches, self.manager.served))
+        hooks = Webhooks(
+            operator.webhooks, operator.conversions, reader=CachedObjects(self.manager.caches, self.manager.served)
+        )
         self._webhooks = WebhookServer(hooks, context, host="127.0.0.1", port=0)
         address = ServiceAddress(url=f"https://127.0.0.1:{await self._webhooks.start()}")
         for config in webhook_configurations(operator.webhooks, address, ca_bundle=ca.certificate):

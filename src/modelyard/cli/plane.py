@@ -143,7 +143,12 @@ class Plane:
         hooks = [webhook for operator in self._operators for webhook in operator.webhooks]
         conversions = [conversion for operator in self._operators for conversion in operator.conversions]
         server = WebhookServer(
-            Webhooks(hooks, conversions, reader=CachedObjects(self.manager.caches, self.manager.served), metrics=self.manager.metrics),
+            Webhooks(
+                hooks,
+                conversions,
+                reader=CachedObjects(self.manager.caches, self.manager.served),
+                metrics=self.manager.metrics,
+            ),
             context,
             host=self._options.webhook_host,
             port=self._options.webhook_port,
