@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 
 from modelyard.kube.builtin import Pod
+from modelyard.kube.conditions import find_condition
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.objects import key_of
 from modelyard.kube.times import format_time
@@ -17,7 +18,8 @@ class Stage:
     """`play` runs every controller over its resources until nothing changes."""
 
     def __init__(self, *controllers: Controller) -> None:
-        self.controllers = {c.kind: c for c in controllers}
+        self.controllers = {controller.kind: controller for controller in controllers if controller.kind is not None}
+        assert len(self.controllers) == len(controllers), "each controller is for a kind of its own"
         self.cluster = MemoryCluster()
         self.benches: dict[tuple[Kind, object], Bench] = {}
         self.began = self.cluster.now
@@ -29,6 +31,12 @@ class Stage:
     def one(self, kind: Kind, name: str, namespace: str = "ns") -> Object:
         found = next((o for o in self.all(kind) if o["metadata"]["name"] == name), None)
         assert found is not None, f"no {kind.kind} {name}; there is {[o['metadata']['name'] for o in self.all(kind)]}"
+        return found
+
+    def condition(self, kind: Kind, name: str, type: str) -> Object:
+        conditions = self.one(kind, name)["status"]["conditions"]
+        found = find_condition(conditions, type)
+        assert found is not None, f"no condition {type}; there is {[c['type'] for c in conditions]}"
         return found
 
     def all(self, kind: Kind) -> list[Object]:
@@ -43,7 +51,6 @@ class Stage:
     def step(self) -> list[RunOutcome]:
         outcomes = []
         for kind, controller in self.controllers.items():
-            assert kind is not None
             for obj in self.all(kind):
                 key = key_of(obj)
                 bench = self.benches.setdefault((kind, key), Bench(controller, self.cluster, key))
@@ -113,3 +120,12 @@ class Stage:
 
 def template(image: str = "web:1", **spec: object) -> Object:
     return {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "main", "image": image}], **spec}}
+
+
+def set_image(image: str) -> Callable[[Object], None]:
+    """A change for `edit`."""
+
+    def change(workload: Object) -> None:
+        workload["spec"]["template"]["spec"]["containers"][0]["image"] = image
+
+    return change

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from modelyard.kube.builtin import Deployment, Pod, ReplicaSet
-from modelyard.kube.conditions import find_condition
 from modelyard.kube.kinds import Object
 from modelyard.local.workloads import deployment_controller, replicaset_controller
-from tests.unit.local.workloads.stage import Stage, template
+from tests.unit.local.workloads.stage import Stage, set_image, template
 
 
 def a_deployment(replicas: int = 3, **spec: object) -> Object:
@@ -33,13 +32,6 @@ def stage() -> Stage:
     return Stage(deployment_controller(), replicaset_controller())
 
 
-def set_image(image: str):
-    def change(deployment: Object) -> None:
-        deployment["spec"]["template"]["spec"]["containers"][0]["image"] = image
-
-    return change
-
-
 def test_a_fresh_deployment_becomes_available(stage: Stage) -> None:
     stage.put(a_deployment())
     stage.play(stage.ready)
@@ -48,9 +40,8 @@ def test_a_fresh_deployment_becomes_available(stage: Stage) -> None:
     assert {
         k: status[k] for k in ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas")
     } == dict.fromkeys(("replicas", "readyReplicas", "availableReplicas", "updatedReplicas"), 3)
-    progress = find_condition(status["conditions"], "Progressing")
-    assert progress["reason"] == "NewReplicaSetAvailable"
-    assert find_condition(status["conditions"], "Available")["status"] == "True"
+    assert stage.condition(Deployment, "web", "Progressing")["reason"] == "NewReplicaSetAvailable"
+    assert stage.condition(Deployment, "web", "Available")["status"] == "True"
     assert stage.one(Deployment, "web")["metadata"]["annotations"]["deployment.kubernetes.io/revision"] == "1"
 
 
@@ -123,8 +114,7 @@ def test_a_paused_deployment_rolls_nothing_out_and_still_scales(stage: Stage) ->
     stage.edit(Deployment, "web", pause)
     stage.play(stage.ready)
     assert [p["spec"]["containers"][0]["image"] for p in stage.all(Pod)] == ["web:1"] * 4
-    conditions = stage.one(Deployment, "web")["status"]["conditions"]
-    assert find_condition(conditions, "Progressing")["reason"] == "DeploymentPaused"
+    assert stage.condition(Deployment, "web", "Progressing")["reason"] == "DeploymentPaused"
 
 
 def test_a_rollout_that_makes_no_progress_says_so_after_its_deadline(stage: Stage) -> None:
@@ -132,7 +122,7 @@ def test_a_rollout_that_makes_no_progress_says_so_after_its_deadline(stage: Stag
     stage.play()
     stage.cluster.advance(31)
     stage.play()
-    progress = find_condition(stage.one(Deployment, "web")["status"]["conditions"], "Progressing")
+    progress = stage.condition(Deployment, "web", "Progressing")
     assert (progress["status"], progress["reason"]) == ("False", "ProgressDeadlineExceeded")
 
 
@@ -142,7 +132,7 @@ def test_a_late_rollout_recovers_from_its_deadline(stage: Stage) -> None:
     stage.cluster.advance(31)
     stage.play()
     stage.play(stage.ready)
-    progress = find_condition(stage.one(Deployment, "web")["status"]["conditions"], "Progressing")
+    progress = stage.condition(Deployment, "web", "Progressing")
     assert progress["reason"] == "NewReplicaSetAvailable"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from modelyard.kube.builtin import Job, Pod
-from modelyard.kube.conditions import find_condition
 from modelyard.kube.kinds import Object
 from modelyard.local.workloads import job_controller
 from tests.unit.local.workloads.stage import Stage, template
@@ -78,7 +77,7 @@ def test_a_failure_is_retried_after_a_growing_wait_until_the_limit(stage: Stage)
     stage.play(stage.ended("Failed"))
     assert made == [1, 2, 3]
     assert conditions(stage) == ["FailureTarget", "Failed"]
-    failed = find_condition(stage.one(Job, "work")["status"]["conditions"], "Failed")
+    failed = stage.condition(Job, "work", "Failed")
     assert failed["reason"] == "BackoffLimitExceeded"
     assert stage.one(Job, "work")["status"]["failed"] == 3
 
@@ -93,7 +92,7 @@ def test_a_job_past_its_deadline_fails_and_its_pods_go(stage: Stage) -> None:
     stage.put(stage.ended("Failed")({**pod, "status": {}}))
     stage.play()
     assert conditions(stage) == ["FailureTarget", "Failed"]
-    assert find_condition(stage.one(Job, "work")["status"]["conditions"], "Failed")["reason"] == "DeadlineExceeded"
+    assert stage.condition(Job, "work", "Failed")["reason"] == "DeadlineExceeded"
 
 
 def test_a_suspended_job_has_no_pods_and_goes_on_when_resumed(stage: Stage) -> None:
@@ -104,7 +103,7 @@ def test_a_suspended_job_has_no_pods_and_goes_on_when_resumed(stage: Stage) -> N
     stage.edit(Job, "work", lambda job: job["spec"].update(suspend=False))
     stage.play(stage.ended("Succeeded"))
     assert "Complete" in conditions(stage)
-    assert find_condition(stage.one(Job, "work")["status"]["conditions"], "Suspended")["status"] == "False"
+    assert stage.condition(Job, "work", "Suspended")["status"] == "False"
 
 
 def test_the_others_of_a_work_queue_may_finish_when_one_has_succeeded(stage: Stage) -> None:

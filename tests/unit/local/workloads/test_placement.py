@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from modelyard.kube.builtin import Endpoints, EndpointSlice, PersistentVolume, PersistentVolumeClaim, Pod
-from modelyard.kube.conditions import find_condition
 from modelyard.kube.kinds import Object
 from modelyard.local.workloads import (
     claims_controller,
@@ -203,5 +202,4 @@ def test_scheduling(spec: Object, why: str | None) -> None:
         assert bound == [("ns", "p", "laptop")]
         return
     assert bound == []
-    message = find_condition(stage.one(Pod, "p")["status"]["conditions"], "PodScheduled")["message"]
-    assert why in message
+    assert why in stage.condition(Pod, "p", "PodScheduled")["message"]

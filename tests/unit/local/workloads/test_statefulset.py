@@ -7,7 +7,7 @@ import pytest
 from modelyard.kube.builtin import ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet
 from modelyard.kube.kinds import Object
 from modelyard.local.workloads import statefulset_controller
-from tests.unit.local.workloads.stage import Stage, template
+from tests.unit.local.workloads.stage import Stage, set_image, template
 
 
 def a_statefulset(replicas: int = 3, **spec: object) -> Object:
@@ -33,10 +33,6 @@ def stage() -> Stage:
 
 def images(stage: Stage) -> list[str]:
     return [stage.one(Pod, name)["spec"]["containers"][0]["image"] for name in stage.pods()]
-
-
-def new_image(statefulset: Object) -> None:
-    statefulset["spec"]["template"]["spec"]["containers"][0]["image"] = "web:2"
 
 
 def test_pods_start_in_order_each_after_the_one_before_is_ready(stage: Stage) -> None:
@@ -88,7 +84,7 @@ def test_scaling_down_removes_the_highest_first_and_keeps_the_claims(stage: Stag
 def test_an_update_goes_from_the_highest_pod_down(stage: Stage) -> None:
     stage.put(a_statefulset())
     stage.play(stage.ready)
-    stage.edit(StatefulSet, "db", new_image)
+    stage.edit(StatefulSet, "db", set_image("web:2"))
     stage.step()
     assert stage.pods() == ["db-0", "db-1"]
     stage.play(stage.ready)
@@ -104,7 +100,7 @@ def test_a_rollback_takes_the_old_revision_again_under_a_new_number(stage: Stage
     stage.play(stage.ready)
     first = stage.one(StatefulSet, "db")["status"]["currentRevision"]
     for image in ("web:2", "web:1"):
-        stage.edit(StatefulSet, "db", lambda s, image=image: s["spec"].update(template=template(image)))
+        stage.edit(StatefulSet, "db", set_image(image))
         stage.play(stage.ready)
     assert images(stage) == ["web:1"] * 3
     assert stage.one(StatefulSet, "db")["status"]["currentRevision"] == first
@@ -117,7 +113,7 @@ def test_a_rollback_takes_the_old_revision_again_under_a_new_number(stage: Stage
 def test_pods_below_the_partition_keep_the_old_template(stage: Stage) -> None:
     stage.put(a_statefulset(updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}))
     stage.play(stage.ready)
-    stage.edit(StatefulSet, "db", new_image)
+    stage.edit(StatefulSet, "db", set_image("web:2"))
     stage.play(stage.ready)
     assert images(stage) == ["web:1", "web:1", "web:2"]
     stage.cluster.remove(Pod, "ns", "db-0")
@@ -128,7 +124,7 @@ def test_pods_below_the_partition_keep_the_old_template(stage: Stage) -> None:
 def test_on_delete_changes_only_what_the_user_deletes(stage: Stage) -> None:
     stage.put(a_statefulset(2, updateStrategy={"type": "OnDelete"}))
     stage.play(stage.ready)
-    stage.edit(StatefulSet, "db", new_image)
+    stage.edit(StatefulSet, "db", set_image("web:2"))
     stage.play(stage.ready)
     assert images(stage) == ["web:1", "web:1"]
     stage.cluster.remove(Pod, "ns", "db-1")
