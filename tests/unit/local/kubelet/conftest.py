@@ -37,6 +37,7 @@ async def story(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator
 def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     """When a test has said what it has to say, its story's whole status over time is compared with what is written down."""
     yield
-    for number, one in enumerate(item.stash.get(STORIES, []), 1):
+    told: list[Story] = item.stash.get(STORIES, [])
+    for number, one in enumerate(told, 1):
         name = item.name.removeprefix("test_").replace("_", " ") + ("" if number == 1 else f" ({number})")
         BOOK.check(name, timeline([(at, {"": status}) for at, status in one.statuses], EPOCH))

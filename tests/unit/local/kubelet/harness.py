@@ -111,7 +111,12 @@ class Runtime:
         self.executed.append(tuple(argv))
         code, delay = self.commands.get(tuple(argv), (0, 0.0))
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        asyncio.get_running_loop().call_later(delay, lambda: done.done() or done.set_result(code))
+
+        def finish() -> None:
+            if not done.done():
+                done.set_result(code)
+
+        asyncio.get_running_loop().call_later(delay, finish)
         return done
 
     async def abandon(self, done: asyncio.Future[int]) -> None:
@@ -291,7 +296,8 @@ class Story:
         return state_of(self.status, container)
 
     def condition(self, kind: str) -> str:
-        return next(item["status"] for item in self.status["conditions"] if item["type"] == kind)
+        found: str = next(item["status"] for item in self.status["conditions"] if item["type"] == kind)
+        return found
 
     def history(self, container: str = "main") -> list[str]:
         """The states a container went through, each once in a row, such as `waiting:ContainerCreating`."""
@@ -329,7 +335,8 @@ async def inline(func: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 
 
 def state_of(status: Object, container: str) -> Object:
-    for item in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
+    items: list[Object] = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+    for item in items:
         if item["name"] == container:
             return item
     raise KeyError(container)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
+from collections.abc import Callable
 
 import pytest
 
@@ -31,7 +32,7 @@ def is_over(status: Object) -> bool:
     return status["phase"] in ("Succeeded", "Failed")
 
 
-def restarts(count: int, container: str = "main") -> object:
+def restarts(count: int, container: str = "main") -> Callable[[Object], bool]:
     def reached(status: Object) -> bool:
         return any(item["name"] == container and item["restartCount"] >= count for item in status["containerStatuses"])
 
@@ -244,7 +245,7 @@ async def test_a_failing_liveness_probe_restarts_the_container(story: Tell) -> N
 
 
 async def test_a_slow_start_is_covered_by_a_startup_probe(story: Tell) -> None:
-    container = {"startupProbe": PROBE | {"failureThreshold": 60}, "livenessProbe": PROBE}
+    container: Object = {"startupProbe": PROBE | {"failureThreshold": 60}, "livenessProbe": PROBE}
     one = story(simple(**container), start=False)
     one.health = lambda probe: Outcome(one.time >= 20)
     one.start()
