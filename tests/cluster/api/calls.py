@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from modelyard.kube.kinds import Object
 from tests.cluster.conftest import Api
@@ -15,6 +15,7 @@ MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
+T = TypeVar("T")
 
 
 @dataclass
@@ -76,11 +77,12 @@ async def read_watch(api: Api, path: str, count: int, **query: str) -> list[Obje
     return events[:count]
 
 
-async def eventually(check: Callable[[], Awaitable[bool]], seconds: float = 30) -> None:
-    """Waits for what the server's own controllers bring about."""
+async def eventually(check: Callable[[], Awaitable[T | None]], seconds: float = 30) -> T:
+    """The first true value of a check: what the server's own controllers bring about in their time."""
     async with asyncio.timeout(seconds):
-        while not await check():
+        while not (value := await check()):
             await asyncio.sleep(0.05)
+    return value
 
 
 def config_map(namespace: str, name: str, data: dict[str, str] | None = None, **metadata: Any) -> Object:

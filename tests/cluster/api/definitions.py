@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any
 
 from modelyard.kube.builtin import CustomResourceDefinition
 from modelyard.kube.kinds import Kind, Object
+from tests.cluster.api.calls import eventually
 from tests.cluster.conftest import Api
 
 _numbers = itertools.count(1)
@@ -98,11 +98,3 @@ async def established(api: Api, name: str) -> Object:
 def condition(obj: Object, kind: str) -> str:
     conditions = (obj.get("status") or {}).get("conditions") or ()
     return next((c["status"] for c in conditions if c["type"] == kind), "")
-
-
-async def eventually(check: Any, seconds: float = 30) -> Any:
-    """The first true value of an awaitable check; the real server's controllers take their time."""
-    async with asyncio.timeout(seconds):
-        while not (value := await check()):
-            await asyncio.sleep(0.05)
-    return value

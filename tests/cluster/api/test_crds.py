@@ -9,8 +9,8 @@ import pytest
 from modelyard.kube.builtin import CustomResourceDefinition
 from modelyard.kube.errors import ApiError, BadRequest, Invalid, NotFound
 from modelyard.kube.kinds import Object
-from tests.cluster.api.calls import call
-from tests.cluster.api.definitions import condition, definition, established, eventually, install, spec, version
+from tests.cluster.api.calls import call, eventually
+from tests.cluster.api.definitions import condition, definition, established, install, spec, version
 from tests.cluster.conftest import Api
 
 STRING: Object = {"type": "string"}
@@ -44,7 +44,7 @@ async def test_second_definition_cannot_take_a_kind_of_its_group(api: Api) -> No
     await install(api, first)
     await api.client.create(CustomResourceDefinition, second)
 
-    async def refused() -> Any:
+    async def refused() -> Object | None:
         live = await api.client.get(CustomResourceDefinition, "", second["metadata"]["name"])
         return live if condition(live, "NamesAccepted") == "False" else None
 
@@ -290,7 +290,7 @@ async def test_deleting_a_definition_deletes_its_objects(api: Api) -> None:
     await api.client.update(custom.kind, held)
     await api.client.delete(CustomResourceDefinition, "", custom.name)
 
-    async def one_left() -> Any:
+    async def one_left() -> list[Object] | None:
         items = (await api.client.list(custom.kind, custom.namespace)).items
         return items if len(items) == 1 else None
 

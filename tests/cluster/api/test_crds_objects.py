@@ -10,8 +10,8 @@ import pytest
 from modelyard.kube.builtin import CustomResourceDefinition
 from modelyard.kube.errors import Invalid, NotFound
 from modelyard.kube.kinds import Object
-from tests.cluster.api.calls import APPLY, JSON_PATCH, MERGE, call
-from tests.cluster.api.definitions import Custom, definition, established, eventually, install, spec, version
+from tests.cluster.api.calls import APPLY, JSON_PATCH, MERGE, call, eventually
+from tests.cluster.api.definitions import Custom, definition, established, install, spec, version
 from tests.cluster.conftest import Api
 
 STRING: Object = {"type": "string"}
