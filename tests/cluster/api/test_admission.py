@@ -173,7 +173,7 @@ class TestClaims:
 
         async def protected() -> bool:
             found = await api.client.get(PersistentVolumeClaim, namespace, "a")
-            return found["metadata"].get("finalizers") == ["kubernetes.io/pvc-protection"]
+            return bool(found["metadata"].get("finalizers") == ["kubernetes.io/pvc-protection"])
 
         await eventually(protected)
 
@@ -186,7 +186,7 @@ class TestClaims:
 
         async def defaulted() -> bool:
             answer = await call(api, "POST", path, {"metadata": {"generateName": "a-"}, "spec": spec}, dryRun="All")
-            return answer.body["spec"].get("storageClassName") == name
+            return bool(answer.body["spec"].get("storageClassName") == name)
 
         try:
             await eventually(defaulted)

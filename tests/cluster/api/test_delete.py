@@ -306,7 +306,7 @@ async def test_nothing_is_created_in_a_namespace_that_ends(api: Api) -> None:
         status = (await api.client.get(Namespace, "", namespace))["status"]
         conditions = {c["type"]: c for c in status.get("conditions", [])}
         found = conditions.get("NamespaceFinalizersRemaining", {})
-        return (
+        return bool(
             conditions.get("NamespaceContentRemaining", {}).get("status") == "True"
             and found.get("message")
             == "Some content in the namespace has finalizers remaining: example.com/hold in 1 resource instances"

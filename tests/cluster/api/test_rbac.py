@@ -312,7 +312,7 @@ class TestReviews:
         bob = fresh("bob")
         await grant(api, namespace, [rule(["get"], ["pods"])], user(bob))
         path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
-        spec = {"user": bob, "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": namespace}}
+        spec: Object = {"user": bob, "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": namespace}}
         answer = await call(api, "POST", path, {"spec": spec})
         reason = f'RBAC: allowed by RoleBinding "r/{namespace}" of Role "r" to User "{bob}"'
         assert (answer.status, answer.body["status"]) == (201, {"allowed": True, "reason": reason})

@@ -44,7 +44,7 @@ from tests.cluster.conftest import Api
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 AGE = re.compile(r"\d+[smhd](\d+[smh])?")
-TEMPLATE = {
+TEMPLATE: Object = {
     "metadata": {"labels": {"a": "b"}},
     "spec": {"containers": [{"name": "c", "image": "i"}, {"name": "d", "image": "j"}]},
 }
@@ -265,7 +265,7 @@ async def test_access_rules(api: Api) -> None:
 
 
 async def test_printer_columns(api: Api) -> None:
-    columns = [
+    columns: list[Object] = [
         {"name": "Count", "type": "integer", "jsonPath": ".spec.count", "description": "how many"},
         {"name": "Ready", "type": "string", "jsonPath": '.status.conditions[?(@.type=="Ready")].status'},
         {"name": "Tags", "type": "string", "jsonPath": ".spec.tags", "priority": 1},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -453,7 +453,7 @@ async def ours(client: Client) -> AsyncIterator[None]:
 
 
 @pytest.fixture(scope="module")
-def managed_cluster(request: pytest.FixtureRequest):
+def managed_cluster(request: pytest.FixtureRequest) -> Iterator[RealCluster | None]:
     """A real cluster whose own workload controllers run."""
     if request.config.getoption("--apiserver") != "real":
         yield None
