@@ -23,7 +23,7 @@ from modelyard.kube.objects import conditions_of, generation_of, key_of, metadat
 from modelyard.kube.selectors import parse_labels
 from modelyard.kube.times import utc_now
 from modelyard.runtime.certificates import issue, make_ca
-from modelyard.runtime.controller import Controller, Fixed
+from modelyard.runtime.controller import Controller, Fixed, Owns, Watch
 from modelyard.runtime.inmemory import MemoryCluster
 from modelyard.runtime.manager import Manager
 from modelyard.runtime.memory import Memory, merged
@@ -217,7 +217,8 @@ class MemoryYard(Yard):
 
     async def start(self, controllers: Sequence[Controller]) -> None:
         for controller in controllers:
-            for row in (*controller.owns, *controller.watches):
+            rows: tuple[Owns | Watch, ...] = (*controller.owns, *controller.watches)
+            for row in rows:
                 if row.optional and row.kind not in self._served | self._definitions.keys():
                     self.cluster.serve(row.kind, False)
             self._controllers.append((controller, Memory()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from modelyard.kube import builtin
+from modelyard.kube.kinds import Object
 from modelyard.kube.objects import spec_of
 from modelyard.operators.mlflow.api import MLFLOW, MLFLOW_CONFIG
 from tests.cluster.mlflow.scenarios.story import Book, Story, refused
@@ -50,7 +51,7 @@ async def a_backend_store_is_needed(story: Story) -> None:
 @admission(5, needs_api=True)
 async def a_store_is_given_in_one_form_only(story: Story) -> None:
     for field in ("backendStoreUri", "registryStoreUri", "readReplicaBackendStoreUri"):
-        both = {field: "postgresql://h/db", f"{field}From": {"name": "db", "key": "uri"}}
+        both: Object = {field: "postgresql://h/db", f"{field}From": {"name": "db", "key": "uri"}}
         await refused(story.create(**both), f"{field} and {field}From are mutually exclusive")
 
 
@@ -78,7 +79,7 @@ async def a_read_replica_follows_the_same_rules(story: Story) -> None:
 
 @admission(9, needs_api=True)
 async def artifacts_in_files_must_be_served(story: Story) -> None:
-    spec = {"artifactsDestination": "file:///mlflow/artifacts", "storage": {}, "serveArtifacts": False}
+    spec: Object = {"artifactsDestination": "file:///mlflow/artifacts", "storage": {}, "serveArtifacts": False}
     message = "serveArtifacts must be enabled when artifactsDestination uses file-based storage (file:// prefix)"
     await refused(story.create(**spec, defaultArtifactRoot="s3://b/r"), message)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from modelyard.kube import builtin
+from modelyard.kube.kinds import Object
 from modelyard.kube.objects import annotations_of, status_of
 from modelyard.operators.mlflow.api import MLFLOW
 from modelyard.operators.mlflow.facts import FORCE_MIGRATE
@@ -183,7 +184,7 @@ async def mode_automatic_changes_the_server_in_place(story: Story) -> None:
 
 @migrations(62)
 async def the_migration_job_is_the_servers_pod_without_its_server(story: Story) -> None:
-    stores = {
+    stores: Object = {
         f"{field}From": {"name": f"{field.lower()}-secret", "key": "uri"}
         for field in ("backendStoreUri", "registryStoreUri", "readReplicaBackendStoreUri")
     }

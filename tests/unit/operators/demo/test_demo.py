@@ -38,7 +38,7 @@ def test_it_is_ready_when_its_replicas_are() -> None:
 
 
 def test_it_has_a_route_only_where_routes_are_served() -> None:
-    assert (HTTPRoute, "hi") not in run(greetings(), greeting(host="a.b")).children
+    assert run(greetings(), greeting(host="a.b")).children.names(HTTPRoute) == []
     outcome = run(greetings(), greeting(host="a.b"), served=[HTTPRoute])
     assert outcome.children[HTTPRoute, "hi"]["spec"]["hostnames"] == ["a.b"]
     assert outcome.status["url"] == "http://a.b/"

@@ -553,7 +553,8 @@ async def test_q27_one_child_that_cannot_be_made_does_not_stop_the_others(story:
 
 @pytest.mark.parametrize("field", ["garbageCollection", "traceArchival"])
 async def test_q29_a_bad_schedule_stops_its_job_only(story: Story, field: str) -> None:
-    job = {"garbageCollection": GC, "traceArchival": ARCHIVAL}[field]
+    jobs: dict[str, Object] = {"garbageCollection": GC, "traceArchival": ARCHIVAL}
+    job = jobs[field]
     await story.start()
     await story.settled(**{field: {**job, "schedule": "61 * * * *"}})
     condition = await degraded(story)

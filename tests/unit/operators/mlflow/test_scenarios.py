@@ -29,16 +29,16 @@ def test_no_scenario_is_missing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "settings", "seconds"),
-    [("48: not ready yet", {}, 10.0), ("63: the module is missing", {"module": True}, 10.0)],
+    ("what", "module", "seconds"),
+    [("48: not ready yet", False, 10.0), ("63: the module is missing", True, 10.0)],
 )
-async def test_how_soon_it_looks_again(what: str, settings: dict[str, bool], seconds: float) -> None:
+async def test_how_soon_it_looks_again(what: str, module: bool, seconds: float) -> None:
     """The rest of the waiting times are in the table of migration steps."""
     yard = MemoryYard(DEFINITIONS)
     story = Story(yard)
     await story.start()
     await story.settled(replicas=2)
     await yard.deployment_has("mlflow", 2, ready=0)
-    controller = mlflow_controller(Settings(namespace=yard.namespace, **settings))
+    controller = mlflow_controller(Settings(namespace=yard.namespace, module=module))
     result = await Pass(controller, yard.cluster, KeyMemory(), Key("", "mlflow")).run()
     assert result.requeue_after == seconds

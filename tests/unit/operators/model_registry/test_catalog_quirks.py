@@ -25,7 +25,7 @@ from modelyard.operators.model_registry.catalog.sources import (
 from modelyard.operators.model_registry.config import Settings
 from modelyard.operators.model_registry.facts import CONFIG_DIGEST
 from modelyard.operators.parts.platform import Auth
-from modelyard.runtime.controller import Watch
+from modelyard.runtime.controller import Owns, Watch
 from modelyard.runtime.testing import Bench, bench, make_ready
 from tests.cluster.stories import Server
 
@@ -75,7 +75,8 @@ def test_q5_the_server_is_not_open_to_the_cluster() -> None:
 
 def test_q10_no_secret_of_others_is_held() -> None:
     controller = catalog_controller(Settings(namespace=NS))
-    rows = [row for row in (*controller.owns, *controller.watches) if row.kind in (builtin.Secret, builtin.ConfigMap)]
+    declared: tuple[Owns | Watch, ...] = (*controller.owns, *controller.watches)
+    rows = [row for row in declared if row.kind in (builtin.Secret, builtin.ConfigMap)]
     assert rows
     assert all(row.namespace == NS and (row.labels or (isinstance(row, Watch) and row.name)) for row in rows)
 

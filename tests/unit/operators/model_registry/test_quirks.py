@@ -23,6 +23,7 @@ from modelyard.operators.model_registry.facts import (
 )
 from modelyard.operators.parts.network import BackendTLSPolicy
 from modelyard.operators.parts.platform import ClusterIngress
+from modelyard.runtime.controller import Owns, Watch
 from modelyard.runtime.desired import EventNote
 from modelyard.runtime.testing import Bench, RunOutcome, bench
 from tests.cluster.stories import Server
@@ -280,7 +281,8 @@ def test_q20_what_is_switched_off_goes() -> None:
 def test_q21_only_what_belongs_to_registries_is_cached() -> None:
     """In a cluster full of others' objects: theirs are not held, or by their metadata alone."""
     controller = registry_controller(Settings())
-    bare = {row.kind for row in (*controller.owns, *controller.watches) if not row.labels}
+    rows: tuple[Owns | Watch, ...] = (*controller.owns, *controller.watches)
+    bare = {row.kind for row in rows if not row.labels}
     whole = {
         watch.kind for watch in controller.watches if not watch.labels and not watch.name and not watch.metadata_only
     }
