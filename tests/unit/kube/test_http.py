@@ -12,7 +12,7 @@ from aiohttp import web
 
 from modelyard.kube.auth import Credential, Static
 from modelyard.kube.builtin import Pod
-from modelyard.kube.client import Client
+from modelyard.kube.client import REQUEST_TIMEOUT, Client
 from modelyard.kube.errors import Unauthorized, Unreachable
 from modelyard.kube.http import Endpoint, HttpTransport
 from tests.unit.kube.certificates import Pair, issue, server_context
@@ -46,8 +46,8 @@ async def only(*, allowed: str) -> RecordingApi:
     return RecordingApi([answer])
 
 
-async def get(endpoint: Endpoint, credential: Credential = Credential(), **options: float) -> None:
-    async with Client(HttpTransport(endpoint, Static(credential)), **options) as client:
+async def get(endpoint: Endpoint, credential: Credential = Credential(), timeout: float = REQUEST_TIMEOUT) -> None:
+    async with Client(HttpTransport(endpoint, Static(credential)), timeout=timeout) as client:
         await client.get(Pod, "shop", "web")
 
 

@@ -53,7 +53,8 @@ def test_metadata_is_read() -> None:
 def test_absent_and_null_are_the_same(obj: dict[str, Any]) -> None:
     assert objects.key_of(obj) == Key("", "")
     assert objects.labels_of(obj) == objects.annotations_of(obj) == {}
-    assert objects.owners_of(obj) == objects.finalizers_of(obj) == objects.conditions_of(obj) == []
+    assert objects.owners_of(obj) == objects.conditions_of(obj) == []
+    assert objects.finalizers_of(obj) == []
     assert objects.controller_of(obj) is None
     assert not objects.is_deleting(obj)
     assert not objects.is_controlled_by(obj, obj)

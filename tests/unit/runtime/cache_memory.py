@@ -22,7 +22,7 @@ PODS = 10_000
 def fat_pod(number: int) -> Object:
     """8 KB, mostly managedFields."""
     made = pod(f"pod-{number:05}", number + 1, app="web", number=str(number % 7))
-    fields = {f"f:field-{i}": {"f:nested": {}, ".": {}} for i in range(100)}
+    fields: Object = {f"f:field-{i}": {"f:nested": {}, ".": {}} for i in range(100)}
     made["metadata"]["managedFields"] = [
         {"manager": "kubelet", "operation": "Update", "fieldsV1": {"f:status": fields}},
         {"manager": "modelyard-test", "operation": "Apply", "fieldsV1": {"f:spec": {"f:a": {}}}},

@@ -1,3 +1,4 @@
+import json
 from typing import Any
 
 import pytest
@@ -65,4 +66,4 @@ def test_operations_that_do_not_apply_say_why(operation: dict[str, Any], said: s
 
 def test_a_patch_that_is_no_list_is_refused() -> None:
     with pytest.raises(PatchError, match="a JSON patch is a list of operations"):
-        json_patch(DOC, {"op": "add"})
+        json_patch(DOC, json.loads('{"op": "add"}'))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.texts import FieldTexts, Kept, own_size
 
-_FIELDS = {"f:spec": {f"f:field-{number}": {} for number in range(40)}}
+_FIELDS: Object = {"f:spec": {f"f:field-{number}": {} for number in range(40)}}
 
 
 def an_object(name: str, fields: object, *managers: str) -> bytes:

@@ -84,7 +84,7 @@ def test_hosts_are_matched_exactly_then_by_wildcard_then_any() -> None:
     ]
     table = Table(routes)
     hosts = ("a.example.com", "b.example.com", "localhost:1", "a.localhost")
-    assert [serve(table, "/", host)[0] for host in hosts if serve(table, "/", host)] == [
+    assert [found[0] for host in hosts if (found := serve(table, "/", host))] == [
         "exact",
         "wild",
         "any",
