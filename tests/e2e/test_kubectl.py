@@ -60,7 +60,7 @@ spec:
 
 @pytest.fixture
 def ns(kubectl: Kubectl, request: pytest.FixtureRequest) -> str:
-    name = "t-" + request.node.name.removeprefix("test_").replace("_", "-")[:50].strip("-")
+    name: str = "t-" + request.node.name.removeprefix("test_").replace("_", "-")[:50].strip("-")
     kubectl("create", "namespace", name)
     return name
 

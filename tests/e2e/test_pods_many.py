@@ -14,7 +14,8 @@ from modelyard.kube import builtin
 from modelyard.kube.auth import Credential, Static
 from modelyard.kube.client import Client
 from modelyard.kube.http import Endpoint, HttpTransport
-from modelyard.local.kubelet.endpoint import ERROR, PROTOCOLS, RESIZE, STDIN
+from modelyard.local.kubelet.address import PROTOCOLS
+from modelyard.local.kubelet.endpoint import ERROR, RESIZE, STDIN
 from tests.e2e.pods import NAMESPACE, Plane, is_ready, plane, processes_of
 from tests.e2e.test_pods import ECHO, get
 

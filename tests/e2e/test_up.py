@@ -41,7 +41,7 @@ spec:
 
 
 @pytest.fixture
-def own(kubectl_program: str, tmp_path: Path):
+def own(kubectl_program: str, tmp_path: Path) -> Iterator[Laptop]:
     """A cluster of the test's own."""
     cluster = Laptop(tmp_path / "cluster", kubectl_program)
     yield cluster
@@ -51,6 +51,10 @@ def own(kubectl_program: str, tmp_path: Path):
 def ready(cluster: Laptop, name: str) -> int:
     found = cluster.get("deploy", name)
     return int((found or {}).get("status", {}).get("readyReplicas") or 0)
+
+
+def wait_for_the_replica(cluster: Laptop) -> None:
+    cluster.wait(lambda: ready(cluster, "web") == 1, "the replica is ready")
 
 
 def test_down_leaves_no_process_and_up_goes_on_from_there(own: Laptop) -> None:
@@ -76,7 +80,7 @@ def test_a_second_up_says_who_holds_the_folder(own: Laptop) -> None:
 def test_a_part_that_is_killed_comes_back(own: Laptop, part: str) -> None:
     own.start()
     own.apply(ECHO.format(name="web", replicas=1))
-    own.wait(lambda: ready(own, "web") == 1, "the replica is ready")
+    wait_for_the_replica(own)
     before = own.pid(part)
     own.kill(part)
     own.wait(lambda: own.state()["parts"].get(part, before) != before, f"{part} is started again")
@@ -88,7 +92,7 @@ def test_a_part_that_is_killed_comes_back(own: Laptop, part: str) -> None:
 def test_everything_is_back_after_the_supervisor_was_killed(own: Laptop) -> None:
     own.start()
     own.apply(ECHO.format(name="web", replicas=1))
-    own.wait(lambda: ready(own, "web") == 1, "the replica is ready")
+    wait_for_the_replica(own)
     own.kubectl("create", "configmap", "kept", "--from-literal=a=b")
     own.kill("up")
     wait_until(lambda: own.processes() == {}, "nothing outlives the supervisor", seconds=60)
@@ -130,7 +134,7 @@ def test_two_clusters_run_side_by_side(own: Laptop, kubectl_program: str, tmp_pa
         for cluster in (own, other):
             cluster.apply(ECHO.format(name="web", replicas=1))
         for cluster in (own, other):
-            cluster.wait(lambda cluster=cluster: ready(cluster, "web") == 1, "the replica is ready")
+            wait_for_the_replica(cluster)
         addresses = {c.get("pod", "-l", "app=web")["items"][0]["status"]["podIP"] for c in (own, other)}
         assert len(addresses) == 2
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ spec:
 
 
 @pytest.fixture
-def own(kubectl_program: str, tmp_path: Path):
+def own(kubectl_program: str, tmp_path: Path) -> Iterator[Laptop]:
     cluster = Laptop(tmp_path / "cluster", kubectl_program)
     yield cluster
     cluster.stop()
