@@ -57,7 +57,7 @@ def main(modules: Path) -> None:
     for package, text in sources.items():
         structs |= {f"{package}.{name}": [] for name in _EMPTY.findall(text)}
         for name, body in _STRUCT.findall(text):
-            fields = [_field(package, *match, aliases) for match in _FIELD.findall(body)]
+            fields = [_field(package, go_type, tags, aliases) for _, go_type, tags in _FIELD.findall(body)]
             if fields:
                 structs[f"{package}.{name}"] = fields
     TARGET.parent.mkdir(exist_ok=True)
@@ -70,9 +70,11 @@ def _module(modules: Path, name: str) -> Path:
     return sorted(modules.glob(f"{name}@v*"))[-1]
 
 
-def _field(package: str, name: str, go_type: str, tags: str, aliases: dict[str, str]) -> list[object]:
+def _field(package: str, go_type: str, tags: str, aliases: dict[str, str]) -> list[object]:
     json_tag = re.search(r'json:"([^"]*)"', tags)
-    number = int(re.search(r'protobuf:"\w+,(\d+)', tags)[1])
+    number = re.search(r'protobuf:"\w+,(\d+)', tags)
+    if number is None:
+        raise SystemExit(f"no field number in the tags {tags!r} of {package}")
     json_name, _, options = (json_tag[1] if json_tag else "").partition(",")
     inline = "inline" in options or not json_name
     flags = ""
@@ -82,7 +84,7 @@ def _field(package: str, name: str, go_type: str, tags: str, aliases: dict[str, 
     if "omitempty" not in options and "omitzero" not in options:
         flags += "k"
     code, repeated = _code(package, go_type, aliases)
-    return [number, "" if inline else json_name, code, flags + ("r" if repeated else "")]
+    return [int(number[1]), "" if inline else json_name, code, flags + ("r" if repeated else "")]
 
 
 def _code(package: str, go_type: str, aliases: dict[str, str]) -> tuple[str, bool]:
