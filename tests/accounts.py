@@ -15,6 +15,7 @@ from modelyard.kube.objects import key_of
 from modelyard.kube.transport import Around, Response, Sent, Transport
 from modelyard.runtime import rbac
 from modelyard.runtime.controller import Controller
+from tests.chaos.faults import Answer
 
 NAME = "plane-under-test"
 _KINDS = {
@@ -23,7 +24,7 @@ _KINDS = {
 
 
 class _Noted(Around):
-    """Notes which requests were forbidden."""
+    """Notes which requests the role does not allow; the API also forbids what no role could."""
 
     def __init__(self, inner: Transport, forbidden: list[str]) -> None:
         super().__init__(inner)
@@ -31,9 +32,12 @@ class _Noted(Around):
 
     async def pass_on(self, sent: Sent) -> Response:
         response = await super().pass_on(sent)
-        if response.status == 403:
+        if response.status != 403:
+            return response
+        refusal = Answer(response.status, await response.read(), response.headers)
+        if b" cannot " in refusal.body or b"not currently held" in refusal.body:
             self._forbidden.append(f"{sent.method} {sent.path}")
-        return response
+        return refusal
 
 
 @dataclass

@@ -110,7 +110,8 @@ class Stage:
         """Everything, without what differs from cluster to cluster."""
         found: dict[str, Any] = {}
         for kind in COMPARED:
-            objects = [neutral(obj) for obj in (await self.client.list(kind, self.namespace)).items]
+            listed = (await self.client.list(kind, self.namespace)).items
+            objects = [neutral(by_rounds(obj) if kind == ReplicaSet else obj) for obj in listed]
             found[kind.kind] = sorted(objects, key=str)
         revisions = (await self.client.list(ControllerRevision, self.namespace)).items
         found["ControllerRevision"] = sorted(r["revision"] for r in revisions)
@@ -143,6 +144,16 @@ _DROPPED = frozenset(
     )
 )  # fmt: skip
 _GENERATED = re.compile(r"(web)(-[a-z0-9]{4,10}){1,2}\b")
+
+
+def by_rounds(replica_set: Object) -> Object:
+    """How many rounds a rollout takes is a matter of when each pod was seen to be ready; that the last was heeded is not."""
+    metadata, status = replica_set["metadata"], replica_set["status"]
+    heeded = status.get("observedGeneration") == metadata["generation"]
+    return replica_set | {
+        "metadata": metadata | {"generation": "of its last round"},
+        "status": status | {"observedGeneration": "its generation" if heeded else "an older one"},
+    }
 
 
 def neutral(value: Any) -> Any:
