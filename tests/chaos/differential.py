@@ -162,6 +162,10 @@ class Differs(AssertionError):
         super().__init__("\n".join(["", *steps, f"   {step}"[:1800], *(f"   >> {line}"[:900] for line in where[:12])]))
 
 
+class TimeIsUp(KeyboardInterrupt):
+    """Of all exceptions, hypothesis lets only this kind end a run."""
+
+
 @dataclass
 class Run:
     """What a run found so far."""
@@ -173,6 +177,8 @@ class Run:
     unanswered: list[str] = field(default_factory=list)
     """Sequences that ended because kube-apiserver hung up or kept silent."""
     touched: Counter[str] = field(default_factory=Counter)
+    differs: bool = False
+    """A sequence was found; now hypothesis looks for the simplest one that differs."""
 
     def summary(self) -> str:
         lines = [
@@ -233,15 +239,21 @@ def fuzz(cluster: RealCluster, sequences: int, seed: int, seconds: float | None 
         )
         @hypothesis.given(strategies.data())
         def both_answer_alike(data: strategies.DataObject) -> None:
-            if deadline and time.monotonic() > deadline:
-                return
+            if deadline and time.monotonic() > deadline and not run.differs:
+                raise TimeIsUp
             chance = Chance(lambda n: data.draw(strategies.integers(0, n - 1)), wide=wide)
             steps = [Step(**wanted) for wanted in sequence(chance)]
-            runner.run(play(steps, run, ours, real, f"fuzz-{seed}-{next(numbers)}{'-wide' if wide else ''}"))
+            try:
+                runner.run(play(steps, run, ours, real, f"fuzz-{seed}-{next(numbers)}{'-wide' if wide else ''}"))
+            except Differs:
+                run.differs = True
+                raise
             run.done += 1
 
         try:
             both_answer_alike()
+        except TimeIsUp:
+            pass
         finally:
             runner.run(real.close())
             runner.run(server.__aexit__(None, None, None))
