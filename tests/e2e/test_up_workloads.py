@@ -87,7 +87,7 @@ def test_fifty_pods_are_rolled_scaled_killed_and_stopped_and_all_come_back(own: 
     own.kubectl("delete", "deploy", "many")
     own.wait(lambda: pods(own) == [], "all pods are gone", seconds=120)
     own.wait(lambda: own.containers() == 0, "no process is left")
-    assert list((own.directory / "kubelet" / "pods").iterdir()) == []
+    own.wait(lambda: not any((own.directory / "kubelet" / "pods").iterdir()), "no file of a pod is left")
 
 
 def restarts(pod: dict[str, Any]) -> int:
