@@ -49,23 +49,26 @@ class EventExpiry:
             self._note(key)
 
     def _note(self, key: tuple[str, str]) -> None:
-        loop = asyncio.get_running_loop()
-        self._due[key] = loop.time() + self._seconds
+        self._due[key] = asyncio.get_running_loop().time() + self._seconds
         self._due.move_to_end(key)
         if self._timer is None and self._removing is None:
-            self._timer = loop.call_later(self._seconds, self._wake)
+            self._set_timer(self._due[key])
 
-    def _wake(self) -> None:
+    def _set_timer(self, when: float) -> None:
+        self._timer = asyncio.get_running_loop().call_at(when, self._wake, when)
+
+    def _wake(self, until: float) -> None:
         self._timer = None
-        self._removing = asyncio.create_task(self._remove(), name="expiry of events")
+        self._removing = asyncio.create_task(self._remove(until), name="expiry of events")
 
-    async def _remove(self) -> None:
-        loop = asyncio.get_running_loop()
+    async def _remove(self, until: float) -> None:
+        # A loop may call a little early by its own clock: what the timer was set for is due all the same.
+        now = max(until, asyncio.get_running_loop().time())
         try:
             while self._due:
                 key, due = next(iter(self._due.items()))
-                if due > loop.time():
-                    self._timer = loop.call_at(due, self._wake)
+                if due > now:
+                    self._set_timer(due)
                     return
                 del self._due[key]
                 stored = self._store.get(Event.resource, *key)

@@ -199,15 +199,15 @@ async def test_unexpected_failure_is_a_500_without_details(
     assert "secret detail" not in str(caught.value)
 
 
+def event(name: str) -> dict[str, object]:
+    involved = {"kind": "Pod", "name": "p", "namespace": "default"}
+    return {"metadata": {"name": name, "namespace": "default"}, "involvedObject": involved, "reason": "r"}
+
+
 @pytest.mark.looptime(start=0)
 async def test_events_are_dropped_an_hour_after_their_last_write() -> None:
     async with ApiServer() as server:
         client = server.client()
-
-        def event(name: str) -> dict[str, object]:
-            involved = {"kind": "Pod", "name": "p", "namespace": "default"}
-            return {"metadata": {"name": name, "namespace": "default"}, "involvedObject": involved, "reason": "r"}
-
         await client.create(Event, event("old"))
         await client.create(Event, event("renewed"))
         await asyncio.sleep(1800)
@@ -215,4 +215,16 @@ async def test_events_are_dropped_an_hour_after_their_last_write() -> None:
         await asyncio.sleep(1900)
         assert [obj["metadata"]["name"] for obj in (await client.list(Event)).items] == ["renewed"]
         await asyncio.sleep(1900)
+        assert (await client.list(Event)).items == []
+
+
+@pytest.mark.looptime(start=0)
+async def test_events_are_dropped_by_a_timer_that_comes_a_little_early() -> None:
+    async with ApiServer() as server:
+        client = server.client()
+        for number in range(100):
+            # Moments whose sum with an hour is rounded up, and the loop's clock down.
+            await client.create(Event, event(f"e-{number}"))
+            await asyncio.sleep(0.100_003)
+        await asyncio.sleep(3700)
         assert (await client.list(Event)).items == []
