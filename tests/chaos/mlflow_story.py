@@ -94,8 +94,6 @@ def story(name: str, *steps: Step) -> Story:
         steps=steps,
         passing=[builtin.Job],
         ground=lambda: [jobs()],
-        # Later ones come to rest most of the time, and sometimes never: docs/explanation/limits.md.
-        delays=(0.7, 4.0),
     )
 
 

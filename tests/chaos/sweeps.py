@@ -76,7 +76,7 @@ class Story:
     """Kinds and names (`Secret hi-key`) whose data is random: only its keys are compared."""
     passing: Sequence[Kind] = ()
     """Kinds that only tell what happened on the way (Jobs that are done): they are not compared."""
-    delays: Sequence[float] = (0.7, 4.0, 25.0)
+    delays: Sequence[float] = (0.7, 4.0, 25.0, 300.0)
     """How late each watch is made, in seconds."""
     lease: bool = False
     ground: Callable[[], Sequence[Controller]] = list
