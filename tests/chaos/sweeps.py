@@ -47,6 +47,8 @@ from tests.chaos.faults import (
 T = TypeVar("T")
 FULL = os.environ.get("CHAOS") == "full"
 START = datetime(2026, 1, 1, tzinfo=UTC)
+LATE = (0.7, 4.0, 25.0, 300.0)
+"""How late watches are made, in seconds."""
 Step = Callable[[Client], Awaitable[None]]
 Snapshot = dict[tuple[str, Key], Object]
 
@@ -76,8 +78,6 @@ class Story:
     """Kinds and names (`Secret hi-key`) whose data is random: only its keys are compared."""
     passing: Sequence[Kind] = ()
     """Kinds that only tell what happened on the way (Jobs that are done): they are not compared."""
-    delays: Sequence[float] = (0.7, 4.0, 25.0, 300.0)
-    """How late each watch is made, in seconds."""
     lease: bool = False
     ground: Callable[[], Sequence[Controller]] = list
     """Controllers that play more of the rest of the cluster than Deployments; no fault is between them and the API."""
@@ -340,7 +340,7 @@ def lose_every_event(story: Story, *, sample: int = 6) -> None:
 def every_watch_late(story: Story) -> None:
     """All watches together, and with `CHAOS=full` each by itself too."""
     base = baseline(story)
-    for delay in story.delays:
+    for delay in LATE:
         for resource in ("", *sorted(base.watched)) if FULL else ("",):
             ending, _ = virtually(play(story, partial(LateWatch, resource, delay)))
             compare(story, ending, base.ending, f"watch of {resource or 'everything'} {delay:g} s late")
