@@ -171,7 +171,9 @@ def test_72_a_reader_can_read_and_no_more(cluster: Laptop, alice: str) -> None:
     rule = {"apiGroups": ["mlflow.kubeflow.org"], "resources": ["experiments"], "verbs": ["get"]}
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": [rule]}
     cluster.apply(json.dumps(role | {"metadata": {"name": "getter", "namespace": "team-a"}}))
-    cluster.kubectl("create", "rolebinding", "getter", "-n", "team-a", "--role=getter", "--serviceaccount=team-a:reader")
+    cluster.kubectl(
+        "create", "rolebinding", "getter", "-n", "team-a", "--role=getter", "--serviceaccount=team-a:reader"
+    )
     assert client(cluster, reader, EXPERIMENT, "team-a", "get", "seen")
     refused = {"refused": "PERMISSION_DENIED"}
     assert client(cluster, reader, EXPERIMENT, "team-a", "create", "more") == refused
