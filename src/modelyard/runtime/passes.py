@@ -197,9 +197,17 @@ class Pass:
             self.result.live = await self._make(owner, outcome, marks, again=again)
             wanted = status.compute(outcome.status, resource, self.result.live)
             await self._write_status(wanted, self.result.live.conditions)
-        for note in outcome.events:
+        notes = [*outcome.events, *self._failure_notes()]
+        for note in notes:
             await self._emit(note)
-        self._forget_old_events(outcome.events)
+        self._forget_old_events(notes)
+
+    def _failure_notes(self) -> list[EventNote]:
+        """What went wrong, where no condition can say it: the resource's status is not ours to write."""
+        if isinstance(self.controller.for_, Definition):
+            return []
+        shown = [f for f in self.result.failures if f.retryable or f.reason != "NotServed"]
+        return [EventNote(f.reason, status.shortened(status.described(f)), "Warning") for f in shown]
 
     def _status_of_hold(self, hold: Hold, resource: Any) -> Object | None:
         if hold.status is not None:
@@ -220,8 +228,8 @@ class Pass:
             await self._delete(applier, kind, key)
         for edit in desired.edits:
             await self._edit(edit)
-        waiting = False
-        for stage, children in stages:
+        waiting = unfinished = False
+        for number, (stage, children) in enumerate(stages, start=1):
             for placed in children:
                 try:
                     made = await applier.make(placed)
@@ -233,14 +241,14 @@ class Pass:
                 if made.object is not None:
                     objects[placed.place] = made.object
                 if not made.in_place:
-                    waiting = True
+                    unfinished = True
                     self._requeue_at_most(TERMINATING_POLL)
-            waiting = waiting or any(f.reason != "NotServed" for f in failures)
-            if waiting or (stage.ready is not None and not stage.ready(Live(objects, tuple(failures)))):
-                waiting = True
+            unfinished = unfinished or (stage.ready is not None and not stage.ready(Live(objects, tuple(failures))))
+            if waiting := unfinished or any(f.reason != "NotServed" for f in failures):
+                unfinished = unfinished or number < len(stages)
                 break
-        if desired.prune and not waiting and not failures_stop_pruning(failures):
-            await self._prune(applier, wanted | set(desired.keep))
+        if desired.prune and not unfinished:
+            await self._prune(applier, wanted | set(desired.keep), failures)
         self.memory.keep_only(wanted)
         if shown := [f for f in failures if f.retryable or f.reason != "NotServed"]:
             marks = [*marks, status.failed(shown, self._generation)]
@@ -293,6 +301,7 @@ class Pass:
         self,
         applier: Applier,
         wanted: set[tuple[Kind, Key]],
+        failures: Sequence[Failure] = (),
         *,
         outlives: str = "once",
         leave_to_collector: bool = False,
@@ -304,7 +313,7 @@ class Pass:
                 continue
             for child in self.cluster.children(kind, applier.owner):
                 key = key_of(child)
-                if (kind, key) in wanted or ownership.kept_by(child, outlives):
+                if (kind, key) in wanted or ownership.kept_by(child, outlives) or may_be_replaced(key, failures):
                     continue
                 if ownership.is_share_of(child, applier.owner):
                     manager = applier.owner.manager(self.controller.field_manager, Ownership.SHARED)
@@ -320,7 +329,7 @@ class Pass:
                 gone = await self._delete(applier, kind, key) and gone
             manager = applier.owner.manager(self.controller.field_manager, Ownership.CONTRIBUTED)
             for key in self.cluster.contributions(kind, manager):
-                if (kind, key) not in wanted:
+                if (kind, key) not in wanted and not may_be_replaced(key, failures):
                     gone = await self._release(applier, kind, key, Ownership.CONTRIBUTED) and gone
         return gone
 
@@ -460,9 +469,10 @@ class Pass:
         self.result.requeue_after = seconds if now is None else min(now, seconds)
 
 
-def failures_stop_pruning(failures: Sequence[Failure]) -> bool:
-    """While a wanted child cannot be made, what it may replace stays."""
-    return any(f.reason != "NotServed" for f in failures)
+def may_be_replaced(key: Key, failures: Sequence[Failure]) -> bool:
+    """While a wanted child cannot be made, what it may replace stays; in other namespaces that is nothing."""
+    reach = {f.key.namespace for f in failures if f.reason != "NotServed"}
+    return "" in reach or key.namespace in reach or (not key.namespace and bool(reach))
 
 
 def _stages(desired: Desired) -> Sequence[Stage]:

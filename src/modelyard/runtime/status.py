@@ -81,8 +81,12 @@ def without_engine_marks(status: Object, ready: str) -> Object:
 def failed(failures: Sequence[Failure], generation: int | None) -> Object:
     """The engine's condition for children that could not be made as desired."""
     first = failures[0]
-    message = "; ".join(f"{f.kind.kind} {f.key}: {f.message}" for f in failures)
+    message = "; ".join(map(described, failures))
     return condition(RECONCILED, False, first.reason, shortened(message), observed_generation=generation)
+
+
+def described(failure: Failure) -> str:
+    return f"{failure.kind.kind} {failure.key}: {failure.message}"
 
 
 def paused(generation: int | None) -> Object:
@@ -108,6 +112,7 @@ def keep_times(new: Object, old: Object, now: datetime) -> Object:
     """The new status, where a condition that did not change its `status` keeps its old transition time.
 
     A condition without a time gets the present one; unless the API dropped it before, because its type has no such field.
+    A controller may count more as a transition: the time that it gives stands where anything of the condition changed.
     """
     if not isinstance(new.get("conditions"), list):
         return new
@@ -118,10 +123,10 @@ def keep_times(new: Object, old: Object, now: datetime) -> Object:
             entry = dict(entry)
             last = find_condition(before, entry["type"])
             if last is not None and last.get("status") == entry["status"]:
-                if "lastTransitionTime" in last:
-                    entry["lastTransitionTime"] = last["lastTransitionTime"]
-                else:
+                if "lastTransitionTime" not in last:
                     entry.pop("lastTransitionTime", None)
+                elif "lastTransitionTime" not in entry or last == entry | {"lastTransitionTime": last["lastTransitionTime"]}:
+                    entry["lastTransitionTime"] = last["lastTransitionTime"]
             elif not entry.get("lastTransitionTime"):
                 entry["lastTransitionTime"] = format_time(now)
         timed.append(entry)

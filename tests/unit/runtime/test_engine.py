@@ -467,6 +467,38 @@ async def test_a_users_object_hung_on_our_resource_is_not_pruned() -> None:
         assert await bench.user.find(ConfigMap, "shop", "theirs") is not None
 
 
+async def test_a_child_that_cannot_be_made_keeps_what_it_may_replace_and_no_more() -> None:
+    """In its own namespace the old ones stay until it is there; elsewhere what is no longer wanted goes."""
+
+    def reconcile(resource: Greeting, world: World) -> Desired:
+        here, there = (config(name) for name in resource.spec.text.split())
+        there["metadata"]["namespace"] = "attic"
+        return Desired([here, Child(there, ownership=Ownership.TRACKED)])
+
+    async with running(controller(reconcile, finalizer="demo.dev/end")) as bench:
+        await bench.user.create(Namespace, {"metadata": {"name": "attic"}})
+        await bench.user.create(ConfigMap, config("taken"))
+        await bench.greet(text="old old")
+        await bench.greet(text="taken new")
+        found = {
+            at: await bench.user.find(ConfigMap, *at) for at in (("shop", "old"), ("attic", "old"), ("attic", "new"))
+        }
+        assert [at for at, there in found.items() if there] == [("shop", "old"), ("attic", "new")]
+        await bench.user.delete(ConfigMap, "shop", "taken")
+        await asyncio.sleep(600)
+        assert await bench.user.find(ConfigMap, "shop", "old") is None
+
+
+async def test_where_no_condition_can_tell_of_a_failure_an_event_does() -> None:
+    made = controller(lambda obj, world: Desired([config("taken")]), for_=GREETING.kind)
+    async with running(made) as bench:
+        await bench.user.create(ConfigMap, config("taken"))
+        await bench.greet()
+        (event,) = (await bench.user.list(Event)).items
+        assert (event["type"], event["reason"], event["involvedObject"]["name"]) == ("Warning", "Foreign", "hi")
+        assert event["message"].startswith("ConfigMap shop/taken: ")
+
+
 async def test_generated_values_survive_and_stages_wait() -> None:
     def filled(live: Live) -> bool:
         return "go" in ((live.get(ConfigMap, "shop", "gate") or {}).get("data") or {})

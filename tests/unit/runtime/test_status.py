@@ -36,6 +36,13 @@ def test_a_condition_keeps_its_time_while_its_status_is_the_same() -> None:
     assert other["conditions"][0]["lastTransitionTime"] == "2026-01-01T00:00:00Z"
 
 
+def test_a_controller_may_count_a_new_reason_as_a_transition() -> None:
+    old: Object = {"conditions": [condition("Ready", True, "A") | {"lastTransitionTime": "then"}]}
+    for reason, kept in (("A", "then"), ("B", "now")):
+        new = {"conditions": [condition("Ready", True, reason) | {"lastTransitionTime": "now"}]}
+        assert status.keep_times(new, old, NOW)["conditions"][0]["lastTransitionTime"] == kept
+
+
 def test_a_time_that_the_api_dropped_is_not_sent_again_and_again() -> None:
     old: Object = {"conditions": [condition("Ready", True, "A")]}
     assert (
