@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from modelyard.kube import builtin
-from modelyard.kube.conditions import find_condition
+from modelyard.kube.conditions import condition, find_condition, set_condition
 from modelyard.kube.kinds import Key, Object
 from modelyard.kube.objects import conditions_of, generation_of, is_deleting, name_of, spec_of, status_of
 from modelyard.kube.times import format_time
 from modelyard.operators.mlflow.api import MLFLOW, MLFLOW_OPERATOR, MLflowOperator
 from modelyard.operators.mlflow.config import UPSTREAM, Settings
 from modelyard.runtime.controller import Controller, Reader, Watch
-from modelyard.runtime.desired import Desired, Hold
+from modelyard.runtime.desired import Desired, EventNote, Hold
 from modelyard.runtime.world import World
 
 MODULE_NAME = "default-mlflowoperator"
@@ -22,6 +22,7 @@ FINALIZER = "mlflow.opendatahub.io/mlflow-operator-protection"
 VERSION_CONFIG = "odh-mlflowoperator-config"
 READY_MESSAGE = "MLflowOperator is ready to manage MLflow custom resources"
 INSTANCES_PRESENT = "MLflowInstancesPresent"
+INVALID_VERSION = "InvalidPlatformVersion"
 REPOSITORY = "https://github.com/mlflow/mlflow"
 
 _SEMVER = re.compile(r"v?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
@@ -91,6 +92,10 @@ def module_controller(settings: Settings) -> Controller:
 
     @controller.reconcile
     def reconcile(module: MLflowOperator, world: World) -> Desired | Hold:
+        try:
+            releases = _releases(settings, world)
+        except InvalidPlatformVersion as error:
+            return _as_it_was(module, world, str(error))
         missing = [
             name
             for name, value in (
@@ -99,7 +104,6 @@ def module_controller(settings: Settings) -> Controller:
             )
             if not value
         ]
-        releases = _releases(settings, world)
         if missing:
             text = "Waiting for MLflowOperator spec fields before managing MLflow custom resources: " + ", ".join(
                 missing
@@ -113,10 +117,26 @@ def module_controller(settings: Settings) -> Controller:
         if not instances:
             return None
         text = f"cannot delete MLflowOperator while {instances} MLflow instance(s) still exist"
-        status = _status(module, world, _releases(settings, world), False, INSTANCES_PRESENT, text)
-        return Hold(INSTANCES_PRESENT, text, status=status)
+        recorded = _recorded(module).get("releases") or []
+        return Hold(INSTANCES_PRESENT, text, status=_status(module, world, recorded, False, INSTANCES_PRESENT, text))
 
     return controller
+
+
+class InvalidPlatformVersion(ValueError):
+    """The platform's ConfigMap says something else than a version."""
+
+
+def _recorded(module: MLflowOperator) -> Object:
+    return module.status.to_dict() if module.status else {}
+
+
+def _as_it_was(module: MLflowOperator, world: World, message: str) -> Hold:
+    """Says only that it could not be done: a typing mistake in a ConfigMap must not close the gate for servers that run."""
+    recorded = _recorded(module)
+    mark = condition("Reconciled", False, INVALID_VERSION, message, observed_generation=module.metadata.generation)
+    status = recorded | {"conditions": set_condition(recorded.get("conditions"), mark, world.now)}
+    return Hold(INVALID_VERSION, message, status=status, events=[EventNote(INVALID_VERSION, message, "Warning")])
 
 
 def _releases(settings: Settings, world: World) -> list[Object]:
@@ -126,7 +146,7 @@ def _releases(settings: Settings, world: World) -> list[Object]:
     version = ((config or {}).get("data") or {}).get("platformVersion") or ""
     if version:
         if len(version) > 64 or not _SEMVER.fullmatch(version):
-            raise ValueError(
+            raise InvalidPlatformVersion(
                 f"invalid platform version in {namespace}/{VERSION_CONFIG}: platformVersion {version[:80]!r} is no version "
                 "like 1.2.3"
             )
@@ -146,8 +166,7 @@ def _status(
         "reason": reason,
         "message": message,
     }
-    before = module.status.to_dict() if module.status else {}
-    last = find_condition(before.get("conditions"), "Ready") or {}
+    last = find_condition(_recorded(module).get("conditions"), "Ready") or {}
     # The platform operator's conditions count a new reason or message as a transition too.
     unchanged = all(last.get(field) == value for field, value in made.items())
     made["lastTransitionTime"] = last["lastTransitionTime"] if unchanged else format_time(world.now)

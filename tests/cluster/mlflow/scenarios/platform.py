@@ -55,10 +55,20 @@ async def the_module_says_what_it_lacks_and_what_it_runs(story: Story) -> None:
 
 @platform(65)
 async def a_bad_platform_version_is_an_error(story: Story) -> None:
-    await story.yard.create(builtin.ConfigMap, VERSION_CONFIG, data={"platformVersion": "not-a-semver"})
     await with_module(story, gatewayName="gw", sectionTitle="ML")
-    condition = await story.yard.condition(MODULE, MODULE_NAME, "Ready", status="False", reason="ReconcileFailed")
+    ready = await story.yard.condition(MODULE, MODULE_NAME, "Ready", status="True")
+    await story.yard.create(builtin.ConfigMap, VERSION_CONFIG, data={"platformVersion": "not-a-semver"})
+    condition = await story.yard.condition(MODULE, MODULE_NAME, "Reconciled", reason="InvalidPlatformVersion")
     assert f"invalid platform version in {story.namespace}/{VERSION_CONFIG}" in condition["message"]
+    assert await story.yard.condition(MODULE, MODULE_NAME, "Ready") == ready
+    # A module that never had a good one is not ready.
+    await story.yard.delete(MODULE, MODULE_NAME)
+    await story.yard.gone(MODULE, MODULE_NAME)
+    await story.yard.create(MODULE, MODULE_NAME, spec={"gatewayName": "gw", "sectionTitle": "ML"})
+    await story.yard.condition(MODULE, MODULE_NAME, "Reconciled", reason="InvalidPlatformVersion")
+    status = status_of(await story.yard.get(MODULE, MODULE_NAME))
+    assert [one["type"] for one in status["conditions"]] == ["Reconciled"]
+    assert "phase" not in status
 
 
 @platform(66)
