@@ -6,6 +6,7 @@ import builtins
 import copy
 import random
 import string
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
@@ -52,6 +53,7 @@ class MemoryCluster:
         self._elapsed = 0.0
         self._random = random.Random(seed)
         self._version = 0
+        self._made: Counter[str] = Counter()
         self.objects: dict[tuple[Kind, Key], Object] = {}
         self.events: list[EventNote] = []
         self.writes: list[str] = []
@@ -196,7 +198,11 @@ class MemoryCluster:
         metadata = obj.setdefault("metadata", {})
         old = metadata_of(before or {})
         place = "-".join(p for p in (obj.get("kind", ""), metadata.get("namespace"), metadata.get("name")) if p)
-        metadata.setdefault("uid", old.get("uid") or f"uid-{place}".lower())
+        if before is None:
+            self._made[place] += 1
+        # An object that comes again is another one.
+        again = f"-{self._made[place]}" if self._made[place] > 1 else ""
+        metadata.setdefault("uid", old.get("uid") or f"uid-{place}{again}".lower())
         metadata.setdefault("creationTimestamp", old.get("creationTimestamp") or format_time(self.now))
         generation = metadata.get("generation") or 1
         if before is not None and before.get("spec") != obj.get("spec"):
