@@ -58,14 +58,14 @@ WATCH_SCRIPT = f"""\
     done
   }} | sha256sum
 }}
-seen=$(digest)
+seen=
 while true; do
-  sleep "$CA_BUNDLE_WATCH_INTERVAL"
   now=$(digest)
   if [ "$now" != "$seen" ]; then
     combine
     seen=$now
   fi
+  sleep "$CA_BUNDLE_WATCH_INTERVAL"
 done
 """
 

@@ -22,7 +22,11 @@ def kept_claim(asked: Object, live: Object | None, storage_class: Object | None,
 
 def can_grow(claim: Object, storage_class: Object | None) -> bool:
     """The API lets only bound claims grow, and only where their class says so."""
-    return status_of(claim).get("phase") == "Bound" and bool((storage_class or {}).get("allowVolumeExpansion"))
+    return _is_bound(claim) and bool((storage_class or {}).get("allowVolumeExpansion"))
+
+
+def _is_bound(claim: Object) -> bool:
+    return status_of(claim).get("phase") == "Bound"
 
 
 def claim_differences(asked: Object, live: Object | None, storage_class: Object | None) -> list[str]:
@@ -36,10 +40,11 @@ def claim_differences(asked: Object, live: Object | None, storage_class: Object 
     if order < 0:
         said.append(f"size {size} is less than the {was} it has, and a volume cannot shrink")
     elif order > 0 and not can_grow(live, storage_class):
-        said.append(f"size {size} is more than the {was} it has, and its storage class does not let it grow")
+        why = "its storage class does not let it grow" if _is_bound(live) else "it is not bound to a volume yet"
+        said.append(f"size {size} is more than the {was} it has, and {why}")
     for field, name in (("storageClassName", "storage class"), ("accessModes", "access modes")):
-        if field in spec and field in bound and spec[field] != bound[field]:
-            said.append(f"{name} {_text(spec[field])} is not the {_text(bound[field])} it was made with")
+        if field in spec and spec[field] != bound.get(field):
+            said.append(f"{name} {_text(spec[field])} is not the {_text(bound.get(field))} it was made with")
     return said
 
 
@@ -48,5 +53,5 @@ def _size(spec: Object) -> str | None:
     return requests.get("storage")
 
 
-def _text(value: str | list[str]) -> str:
-    return value if isinstance(value, str) else ",".join(value)
+def _text(value: str | list[str] | None) -> str:
+    return (value if isinstance(value, str) else ",".join(value or ())) or "none"
