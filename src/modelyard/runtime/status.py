@@ -125,7 +125,9 @@ def keep_times(new: Object, old: Object, now: datetime) -> Object:
             if last is not None and last.get("status") == entry["status"]:
                 if "lastTransitionTime" not in last:
                     entry.pop("lastTransitionTime", None)
-                elif "lastTransitionTime" not in entry or last == entry | {"lastTransitionTime": last["lastTransitionTime"]}:
+                elif "lastTransitionTime" not in entry or last == entry | {
+                    "lastTransitionTime": last["lastTransitionTime"]
+                }:
                     entry["lastTransitionTime"] = last["lastTransitionTime"]
             elif not entry.get("lastTransitionTime"):
                 entry["lastTransitionTime"] = format_time(now)

@@ -7,7 +7,7 @@ from base64 import b64encode
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Object
 from modelyard.operators.mlflow.api import MLflow
-from modelyard.operators.mlflow.environment import archives
+from modelyard.operators.mlflow.environment import archival
 from modelyard.operators.mlflow.facts import (
     ARCHIVAL_ACCOUNT,
     DELETE_STORAGE,
@@ -17,7 +17,7 @@ from modelyard.operators.mlflow.facts import (
     Facts,
     labels,
 )
-from modelyard.operators.mlflow.jobs import archival_children, gc_children
+from modelyard.operators.mlflow.jobs import archival_children, archival_config, gc_children
 from modelyard.operators.mlflow.server import server_deployment
 from modelyard.operators.parts import build, network
 from modelyard.operators.parts.network import DNS_PORTS, http_route, network_policy, path_rule, tcp, to_ports
@@ -35,20 +35,33 @@ _ICON = (
 
 def children(mlflow: MLflow, facts: Facts, *, replicas: int | None = None) -> list[Child]:
     """Everything, in a fixed order: what others refer to comes first."""
+    return [*server_children(mlflow, facts, replicas=replicas), *further_children(mlflow, facts)]
+
+
+def server_children(mlflow: MLflow, facts: Facts, *, replicas: int | None = None) -> list[Child]:
+    """What the server and the migration of its databases need."""
     spec = mlflow.spec
-    made = [
+    return [
         *([] if facts.foreign_account else [Child(service_account(mlflow, facts))]),
         Child(cluster_role(), ownership=Ownership.SHARED),
         Child(cluster_role_binding(mlflow, facts)),
         *([] if spec.storage is None or facts.foreign_claim else [storage(mlflow, facts)]),
         Child(policy(mlflow, facts)),
         Child(migration_policy(mlflow, facts)),
+        *([Child(archival_config(facts.names(mlflow), archived))] if (archived := archival(spec)) else []),
+        Child(service(mlflow, facts)),
+        Child(server_deployment(mlflow, facts, replicas=replicas)),
     ]
+
+
+def further_children(mlflow: MLflow, facts: Facts) -> list[Child]:
+    """What is done on a schedule, and the ways to the server from outside: no migration waits for any of it."""
+    spec = mlflow.spec
+    made: list[Child] = []
     if spec.garbage_collection:
         made += map(Child, gc_children(mlflow, facts, spec.garbage_collection))
-    if spec.trace_archival and archives(spec):
-        made += map(Child, archival_children(mlflow, facts, spec.trace_archival))
-    made += [Child(service(mlflow, facts)), Child(server_deployment(mlflow, facts, replicas=replicas))]
+    if archived := archival(spec):
+        made += map(Child, archival_children(mlflow, facts, archived))
     if facts.monitors and facts.metrics:
         made.append(Child(service_monitor(mlflow, facts)))
     if facts.routes:
@@ -62,7 +75,7 @@ def children(mlflow: MLflow, facts: Facts, *, replicas: int | None = None) -> li
 
 def service_account(mlflow: MLflow, facts: Facts) -> Object:
     names = facts.names(mlflow)
-    return build.service_account(mlflow.spec.service_account_name, names.namespace, names.labels, automount=False)
+    return build.service_account(facts.account(mlflow), names.namespace, names.labels, automount=False)
 
 
 def cluster_role() -> Object:
@@ -78,8 +91,8 @@ def cluster_role() -> Object:
 
 def cluster_role_binding(mlflow: MLflow, facts: Facts) -> Object:
     namespace = facts.settings.target_namespace
-    subjects = [build.service_account_subject(mlflow.spec.service_account_name, namespace)]
-    if archives(mlflow.spec):
+    subjects = [build.service_account_subject(facts.account(mlflow), namespace)]
+    if archival(mlflow.spec):
         subjects.append(build.service_account_subject(ARCHIVAL_ACCOUNT, namespace))
     return build.cluster_role_binding(SHARED_NAME, SHARED_NAME, subjects, labels(SHARED_NAME))
 

@@ -43,7 +43,7 @@ class Settings:
     supported_version: str = DEFAULT_VERSION
     """The MLflow version that `image` holds. The two are one pair."""
     image_vouched: bool = True
-    """False when an image was configured without saying its version: then it is checked before a server is stopped for it."""
+    """True for the built-in pair alone: any other is checked before a server is stopped for it."""
     url: str = DEFAULT_URL
     """The external base URL."""
     url_configured: bool = False
@@ -86,14 +86,14 @@ class Settings:
             )
         if version and version_of(version) is None:
             raise SettingError("MLFLOW_VERSION", version, "write it like 3.14.0")
-        url = environ.get("MLFLOW_URL")
+        url = env.text("MLFLOW_URL")
         return cls(
             namespace=env.text("MLFLOW_NAMESPACE") or env.text("POD_NAMESPACE") or cls.namespace,
             image=image or DEFAULT_IMAGE,
             supported_version=version.removeprefix("v") or DEFAULT_VERSION,
-            image_vouched=not image or bool(version) or image == DEFAULT_IMAGE,
-            url=url if url is not None else DEFAULT_URL,
-            url_configured=url is not None,
+            image_vouched=image in ("", DEFAULT_IMAGE) and not version,
+            url=url or DEFAULT_URL,
+            url_configured=bool(url),
             gateway_name=env.text("GATEWAY_NAME", cls.gateway_name),
             gateway_namespace=env.text("GATEWAY_NAMESPACE", cls.gateway_namespace),
             hostnames=env.words("MLFLOW_HOSTNAMES"),

@@ -9,14 +9,22 @@ import msgspec
 from modelyard.kube import builtin
 from modelyard.kube.conditions import condition
 from modelyard.kube.kinds import Key, Kind, Object
-from modelyard.kube.objects import key_of, labels_of, name_of, owners_of
+from modelyard.kube.objects import key_of, labels_of, name_of, owners_of, spec_of
 from modelyard.operators.mlflow import migration_job, module
 from modelyard.operators.mlflow.api import MLFLOW, MLFLOW_OPERATOR, MLflow
-from modelyard.operators.mlflow.children import children, claim
+from modelyard.operators.mlflow.children import children, claim, further_children, server_children
 from modelyard.operators.mlflow.config import UPSTREAM, Settings
-from modelyard.operators.mlflow.environment import RenderError
-from modelyard.operators.mlflow.facts import FORCE_MIGRATE, PLATFORM_CA, SHARED_NAME, Facts
+from modelyard.operators.mlflow.environment import RenderError, archival
+from modelyard.operators.mlflow.facts import (
+    ARCHIVAL_ACCOUNT,
+    FORCE_MIGRATE,
+    GC_ACCOUNT,
+    PLATFORM_CA,
+    SHARED_NAME,
+    Facts,
+)
 from modelyard.operators.mlflow.migration import RETRYING, JobAction, Observed, Scale, Step, Verdict, next_step
+from modelyard.operators.mlflow.migration_job import is_preflight
 from modelyard.operators.mlflow.observe import (
     observe_facts,
     observe_migration,
@@ -64,7 +72,7 @@ def mlflow_controller(settings: Settings) -> Controller:
             Watch(builtin.Secret, to=_users(settings), namespace=namespace),
             Watch(builtin.ConfigMap, to=_users(settings), namespace=namespace),
             Watch(builtin.Pod, to=_instance, namespace=namespace),
-            Watch(builtin.StorageClass),
+            Watch(builtin.StorageClass, to=_with_storage),
             *([Watch(MLFLOW_OPERATOR.kind, to=_everyone, optional=True)] if settings.module else []),
         ],
         ready_condition="Available",
@@ -152,48 +160,80 @@ def _desired(
 ) -> Desired:
     names = facts.names(mlflow)
     server = (builtin.Deployment, Key(names.namespace, names.server))
-    made = children(mlflow, facts, replicas=0 if step.scale is Scale.ZERO else None)
+    left_alone = step.scale is Scale.LEAVE
     kept: list[tuple[Kind, Key]] = [(builtin.Job, key_of(job)) for job in world.owned(builtin.Job)]
     if mlflow.spec.storage is None:
         kept.append((builtin.PersistentVolumeClaim, Key(names.namespace, names.claim)))
-    if step.scale is Scale.LEAVE:
-        made = [child for child in made if child.object["kind"] != builtin.Deployment.kind]
-        kept.append(server)
-    deleted: list[tuple[Kind, Key]] = []
-    jobs: list[Child] = []
-    if mlflow.spec.garbage_collection is None:
-        # ClusterRoles are watched, not owned as a kind: this one is ours alone and goes by name.
-        deleted.append((builtin.ClusterRole, Key("", names.gc)))
-    match step.action:
-        case JobAction.CREATE:
-            jobs.append(Child(migration_job.migration_job(mlflow, facts), policy=Policy.ONCE))
-        case JobAction.CREATE_PREFLIGHT:
-            jobs.append(Child(migration_job.preflight_job(mlflow, facts), policy=Policy.ONCE))
-        case JobAction.DELETE:
-            deleted.append((builtin.Job, Key(names.namespace, observed.job.name)))
-        case JobAction.DELETE_PREFLIGHT:
-            deleted.append((builtin.Job, Key(names.namespace, observed.preflight.name)))
-        case JobAction.NOTHING:
-            pass
     up = rollout(world.get(*_place(server)))
     finished = step.verdict is Verdict.ROLLOUT and up.ready
     problems = _problems(mlflow, facts, world, ready=up.ready)
+    impatient = step.verdict is not Verdict.FAILURE and not up.ready
 
     def status(resource: MLflow, live: Live) -> Object:
-        if step.scale is Scale.LEAVE and (left := world.get(*_place(server))) is not None:
+        if left_alone and (left := world.get(*_place(server))) is not None:
             live = Live({**live.objects, server: left}, live.failures, live.waiting, live.conditions)
         return running_status(resource, facts, step, live, problems, ready)
 
     return Desired(
-        # A Job is made only when all else, the scaled-down server above all, is in place.
-        stages=[Stage(made), Stage(jobs)],
+        stages=_stages(mlflow, facts, step),
         status=status,
         patch={"metadata": {"annotations": {FORCE_MIGRATE: None}}} if finished and observed.forced else None,
         events=_events(mlflow, observed, step, problems, up.ready, finished=finished),
-        requeue_after=step.requeue if step.requeue is not None else None if up.ready else NOT_READY_REQUEUE,
+        requeue_after=step.requeue if step.requeue is not None else NOT_READY_REQUEUE if impatient else None,
         keep=kept,
-        delete=deleted,
+        prune=not left_alone,
+        delete=[*([] if left_alone else _turned_off(mlflow, facts, world)), *_ended_jobs(observed, step, world)],
     )
+
+
+_RUNNING_SERVERS = (builtin.Deployment, builtin.ConfigMap, builtin.CronJob, builtin.ClusterRoleBinding)
+"""What a server that is left alone reads, runs beside, or has its rights from: made for it, and not for what is asked for now."""
+
+
+def _stages(mlflow: MLflow, facts: Facts, step: Step) -> list[Stage]:
+    match step.action:
+        case JobAction.CREATE:
+            job = [Child(migration_job.migration_job(mlflow, facts), policy=Policy.ONCE)]
+        case JobAction.CREATE_PREFLIGHT:
+            job = [Child(migration_job.preflight_job(mlflow, facts), policy=Policy.ONCE)]
+        case _:
+            job = []
+    if step.scale is Scale.LEAVE:
+        spared = {kind.kind for kind in _RUNNING_SERVERS}
+        return [Stage([*job, *(child for child in children(mlflow, facts) if child.object["kind"] not in spared)])]
+    needed = server_children(mlflow, facts, replicas=0 if step.scale is Scale.ZERO else None)
+    further = further_children(mlflow, facts)
+    # A migration begins only when what it needs, the scaled-down server above all, is in place.
+    return [Stage(needed), Stage([*job, *further])] if job else [Stage([*needed, *further])]
+
+
+def _turned_off(mlflow: MLflow, facts: Facts, world: World) -> list[tuple[Kind, Key]]:
+    """What belongs to a job that is not asked for: it goes first, and whatever else may fail."""
+    names, off = facts.names(mlflow), list[tuple[Kind, Key]]()
+    if mlflow.spec.garbage_collection is None:
+        off += [
+            (builtin.CronJob, Key(names.namespace, names.gc)),
+            (builtin.ServiceAccount, Key(names.namespace, GC_ACCOUNT)),
+            (builtin.ClusterRoleBinding, Key("", names.gc)),
+            (builtin.ClusterRole, Key("", names.gc)),
+        ]
+    if archival(mlflow.spec) is None:
+        off += [
+            (builtin.CronJob, Key(names.namespace, names.archival)),
+            (builtin.ServiceAccount, Key(names.namespace, ARCHIVAL_ACCOUNT)),
+            (builtin.ConfigMap, Key(names.namespace, names.archival_config)),
+        ]
+    return [place for place in off if world.get(*_place(place)) is not None]
+
+
+def _ended_jobs(observed: Observed, step: Step, world: World) -> list[tuple[Kind, Key]]:
+    """The Job that is to run again, and checks of what is no longer asked."""
+    again = {JobAction.DELETE: observed.job.name, JobAction.DELETE_PREFLIGHT: observed.preflight.name}.get(step.action)
+    return [
+        (builtin.Job, key_of(job))
+        for job in world.owned(builtin.Job)
+        if name_of(job) == again or (is_preflight(job) and name_of(job) != observed.preflight.name)
+    ]
 
 
 def _place(place: tuple[Kind, Key]) -> tuple[Kind, str, str]:
@@ -204,7 +244,7 @@ def _problems(mlflow: MLflow, facts: Facts, world: World, *, ready: bool) -> lis
     differences: list[str] = []
     if mlflow.spec.storage is not None and not facts.foreign_claim:
         differences = claim_differences(claim(mlflow, facts), facts.claim, facts.storage_class)
-    problems = spec_problems(mlflow, facts.claim, differences)
+    problems = spec_problems(mlflow, None if facts.foreign_claim else facts.claim, differences)
     secret, namespace = facts.settings.tls_secret, facts.settings.target_namespace
     if not ready and world.get(builtin.Secret, namespace, secret) is None:
         text = f"Secret {secret} with the serving certificate does not exist in namespace {namespace}; pods wait for it"
@@ -220,7 +260,9 @@ def _events(
         EventNote(one.reason, one.message, "Warning") for one in problems if one.reason != "ServingCertificateMissing"
     ]
     recorded = observed.condition or {}
-    if step.reason and (recorded.get("reason"), recorded.get("message")) != (step.reason, step.message):
+    # Of a Job that is only about to be made, the next pass tells.
+    made = step.action not in (JobAction.CREATE, JobAction.CREATE_PREFLIGHT)
+    if made and step.reason and (recorded.get("reason"), recorded.get("message")) != (step.reason, step.message):
         bad = step.verdict is Verdict.FAILURE or step.reason == RETRYING
         notes.append(EventNote(step.reason, step.message, "Warning" if bad else "Normal"))
     if step.warning:
@@ -247,6 +289,10 @@ def _owners(obj: Object, reader: Reader) -> Iterable[Key]:
 
 def _everyone(obj: Object, reader: Reader) -> Iterable[Key]:
     return [key_of(mlflow) for mlflow in reader.list(MLFLOW.kind)]
+
+
+def _with_storage(obj: Object, reader: Reader) -> Iterable[Key]:
+    return [key_of(mlflow) for mlflow in reader.list(MLFLOW.kind) if "storage" in spec_of(mlflow)]
 
 
 def _instance(pod: Object, reader: Reader) -> Iterable[Key]:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from modelyard.kube import selectors
 from modelyard.kube.kinds import Object
-from modelyard.operators.mlflow.api import MLflow, MLflowSpec
+from modelyard.operators.mlflow.api import MLflow, MLflowSpec, TraceArchival
 from modelyard.operators.mlflow.facts import PORT, Facts
 from modelyard.operators.mlflow.rules import MANAGED_ENV
 from modelyard.operators.parts import ca_bundle
@@ -42,7 +42,7 @@ def server_environment(mlflow: MLflow, facts: Facts) -> list[Object]:
     own = [
         env("MLFLOW_DISABLE_TELEMETRY", "true"),
         env("MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "false"),
-        *([env(ARCHIVAL, ARCHIVAL_CONFIG)] if archives(spec) else []),
+        *([env(ARCHIVAL, ARCHIVAL_CONFIG)] if archival(spec) else []),
         backend_store(spec),
         *_read_replica(spec),
         _registry_store(spec),
@@ -72,6 +72,8 @@ def gc_environment(mlflow: MLflow, facts: Facts) -> list[Object]:
         env("MLFLOW_TRACKING_AUTH", "kubernetes"),
     ]
     trailing = ca_bundle.variables(facts.ca_sources(mlflow))
+    if facts.serving_ca_file:
+        own.append(env("MLFLOW_TRACKING_SERVER_CERT_PATH", facts.serving_ca_file))
     return with_user_variables(own, mlflow.spec.env or [], trailing, fixed=frozenset(one["name"] for one in own))
 
 
@@ -130,8 +132,9 @@ def _store(name: str, uri: str | None, secret: SecretKey | None) -> Object | Non
     return env(name, uri) if uri else None
 
 
-def archives(spec: MLflowSpec) -> bool:
-    return spec.trace_archival is not None and spec.trace_archival.enabled
+def archival(spec: MLflowSpec) -> TraceArchival | None:
+    """Trace archival, where it is switched on."""
+    return spec.trace_archival if spec.trace_archival is not None and spec.trace_archival.enabled else None
 
 
 def _ciphers(facts: Facts) -> list[Object]:

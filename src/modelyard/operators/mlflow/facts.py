@@ -17,6 +17,7 @@ PREFIX = "/mlflow"
 GC_ACCOUNT = "mlflow-gc-sa"
 ARCHIVAL_ACCOUNT = "mlflow-trace-archival-sa"
 DEFAULT_ACCOUNT = "mlflow-sa"
+SERVING_CA_DIRECTORY = "/etc/tls/ca"
 PLATFORM_CA = "odh-trusted-ca-bundle"
 SERVING_CERT_ANNOTATION = "service.beta.openshift.io/serving-cert-secret-name"
 FORCE_MIGRATE = "mlflow.opendatahub.io/force-migrate"
@@ -120,6 +121,14 @@ class Facts:
     """Of the Secrets and ConfigMaps that the server reads at start."""
 
     @property
+    def serving_ca_file(self) -> str:
+        """Where our own clients find the CA of the server's certificate; empty where nobody gave it to us.
+        OpenShift puts the CA of its service certificates next to every account's token."""
+        if self.serving_ca:
+            return f"{SERVING_CA_DIRECTORY}/ca.crt"
+        return "/var/run/secrets/kubernetes.io/serviceaccount/service-ca.crt" if self.openshift else ""
+
+    @property
     def metrics(self) -> bool:
         return self.settings.metrics is Switch.ON or (self.settings.metrics is Switch.AUTO and self.monitors)
 
@@ -131,6 +140,10 @@ class Facts:
 
     def names(self, mlflow: MLflow) -> Names:
         return Names.of(mlflow, self.settings.target_namespace)
+
+    def account(self, mlflow: MLflow) -> str:
+        """The ServiceAccount of the server."""
+        return mlflow.spec.service_account_name or DEFAULT_ACCOUNT
 
     def image(self, mlflow: MLflow) -> str:
         return (mlflow.spec.image and mlflow.spec.image.image) or self.settings.image

@@ -11,6 +11,7 @@ from modelyard.operators.mlflow.facts import (
     ARCHIVAL_ACCOUNT,
     COMPONENT,
     GC_ACCOUNT,
+    SERVING_CA_DIRECTORY,
     Facts,
     Names,
     labels,
@@ -28,7 +29,6 @@ from modelyard.operators.parts.cron import schedule_problem
 from modelyard.operators.parts.resources import merged
 
 JOB_RESOURCES = {"requests": {"cpu": "100m", "memory": "256Mi"}, "limits": {"cpu": "500m", "memory": "512Mi"}}
-SERVING_CA_DIRECTORY = "/etc/tls/ca"
 _ARCHIVE = (
     "from mlflow.tracing.trace_archival_service import run_trace_archival_scheduler; run_trace_archival_scheduler()"
 )
@@ -54,13 +54,10 @@ def gc_children(mlflow: MLflow, facts: Facts, collection: GarbageCollection) -> 
 
 
 def archival_children(mlflow: MLflow, facts: Facts, archival: TraceArchival) -> list[Object]:
-    """All that trace archival needs."""
+    """All that trace archival needs besides the configuration that the server reads too."""
     names = facts.names(mlflow)
     own = labels(names.archival)
-    children = [
-        build.service_account(ARCHIVAL_ACCOUNT, names.namespace, own, automount=False),
-        archival_config(names, archival),
-    ]
+    children = [build.service_account(ARCHIVAL_ACCOUNT, names.namespace, own, automount=False)]
     if schedule_problem(archival.schedule) is None:
         children.append(_cron_job(names, names.archival, archival.schedule, _archival_pod(mlflow, facts, archival)))
     return children
@@ -95,9 +92,8 @@ def _cron_job(names: Names, name: str, schedule: str, pod: Object) -> Object:
 
 def _gc_pod(mlflow: MLflow, facts: Facts, collection: GarbageCollection) -> Object:
     spec, names, sources = mlflow.spec, facts.names(mlflow), facts.ca_sources(mlflow)
-    environment, trusted, mounted = gc_environment(mlflow, facts), [], []
+    trusted, mounted = [], []
     if facts.serving_ca:
-        environment.append(build.env("MLFLOW_TRACKING_SERVER_CERT_PATH", f"{SERVING_CA_DIRECTORY}/ca.crt"))
         trusted = [build.secret_volume("serving-ca", facts.settings.tls_secret, items={"ca.crt": "ca.crt"})]
         mounted = [build.mount("serving-ca", SERVING_CA_DIRECTORY, read_only=True)]
     container = {
@@ -110,7 +106,7 @@ def _gc_pod(mlflow: MLflow, facts: Facts, collection: GarbageCollection) -> Obje
             *([f"--older-than={collection.older_than}"] if collection.older_than else []),
             "--all-workspaces",
         ],
-        "env": environment,
+        "env": gc_environment(mlflow, facts),
         **build.filled(envFrom=spec.env_from),
         "volumeMounts": [*storage_mounts(spec), *ca_bundle.mounts(sources), *mounted],
         "resources": merged(JOB_RESOURCES, collection.resources),

@@ -32,7 +32,7 @@ PREFLIGHT = "MigrationPreflight"
 IMAGE_MISMATCH = "MigrationImageMismatch"
 DOWNGRADE = "MigrationDowngradeRefused"
 
-_FORCED = {reason: f"Force{reason}" for reason in (RUNNING, SCALING_DOWN, RESTART, ROLLOUT, PREFLIGHT)}
+_FORCED = {reason: f"Force{reason}" for reason in (RUNNING, SCALING_DOWN, RESTART, ROLLOUT, PREFLIGHT, IMAGE_MISMATCH)}
 
 
 class JobState(Enum):
@@ -82,6 +82,8 @@ class Observed:
     """An unfinished migration Job of another generation."""
     image_vouched: bool = True
     """The image is known to hold the supported version."""
+    image_from_spec: bool = False
+    """The author chose the image, and not who runs the operator."""
 
     @property
     def recorded(self) -> Object | None:
@@ -286,7 +288,9 @@ def _restart(o: Observed) -> Step:
         f"Deleted {what} migration Job {o.job.name} so the force-migrate annotation can create a fresh Job with the same "
         f"generated name because {trigger(o)}"
     )
-    return _progress(o, RESTART, message, action=JobAction.DELETE)
+    return _progress(
+        o, RESTART, message, action=JobAction.DELETE, scale=Scale.LEAVE if _needs_preflight(o) else Scale.ZERO
+    )
 
 
 def _check_image(o: Observed) -> Step:
@@ -304,11 +308,21 @@ def _wait_for_check(o: Observed) -> Step:
 
 
 def _refuse_image(o: Observed) -> Step:
-    message = (
-        f"image {o.image} does not hold MLflow {o.supported}; the server is left as it is. Set spec.image.image to an image "
-        f"with MLflow {o.supported}, or remove it to use the operator's"
+    remedy = (
+        f"Set spec.image.image to an image with MLflow {o.supported}, or remove it to use the operator's"
+        if o.image_from_spec
+        else "Set the operator's MLFLOW_IMAGE and MLFLOW_VERSION to an image and the MLflow version in it"
     )
-    return Step(Verdict.FAILURE, Scale.LEAVE, IMAGE_MISMATCH, message)
+    message = (
+        f"image {o.image} does not hold MLflow {o.supported}; the server is left as it is. {remedy}. If the image has "
+        f"changed under its name, add the {FORCE_MIGRATE} annotation to ask it again."
+    )
+    return Step(Verdict.FAILURE, Scale.LEAVE, _FORCED[IMAGE_MISMATCH] if o.forced else IMAGE_MISMATCH, message)
+
+
+def _ask_again(o: Observed) -> Step:
+    message = f"Asking image {o.image} once more whether it holds MLflow {o.supported} because {trigger(o)}"
+    return _progress(o, PREFLIGHT, message, action=JobAction.DELETE_PREFLIGHT, requeue=AFTER_DELETE, scale=Scale.LEAVE)
 
 
 def _recheck_image(o: Observed) -> Step:
@@ -387,6 +401,13 @@ TRANSITIONS: tuple[Transition, ...] = (
     ),
     Transition(
         "image being checked", lambda o: _needs_preflight(o) and o.preflight.state is JobState.RUNNING, _wait_for_check
+    ),
+    Transition(
+        "image refused, to be asked again",
+        lambda o: (
+            _needs_preflight(o) and o.preflight.exit_code == 10 and o.forced and o.recorded_reason == IMAGE_MISMATCH
+        ),
+        _ask_again,
     ),
     Transition("image refused", lambda o: _needs_preflight(o) and o.preflight.exit_code == 10, _refuse_image),
     Transition("image cannot be checked", _needs_preflight, _recheck_image),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import re
 from importlib import resources
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Object
+from modelyard.kube.objects import labels_of
 from modelyard.operators.mlflow.api import MLflow
 from modelyard.operators.mlflow.children import MIGRATION_COMPONENT
 from modelyard.operators.mlflow.environment import READ_REPLICA
@@ -33,15 +35,21 @@ sys.exit(0 if normalised(VERSION) == normalised(os.environ["SUPPORTED_MLFLOW_VER
 """
 
 
-def job_name(mlflow: MLflow, facts: Facts, kind: str = "mg") -> str:
+def job_name(mlflow: MLflow, facts: Facts) -> str:
     """`mlflow-mg-3140-g1`: one Job for each version and generation."""
-    version = re.sub(r"[^a-z0-9]", "", facts.settings.supported_version.lower()).removeprefix("v") or "unknown"
-    tail = f"-{kind}-{version}-g{mlflow.metadata.generation}"
-    return facts.names(mlflow).server[: _NAME_MAX - len(tail)] + tail
+    return _name(mlflow, facts, "mg", f"g{mlflow.metadata.generation}")
 
 
 def preflight_name(mlflow: MLflow, facts: Facts) -> str:
-    return job_name(mlflow, facts, "pf")
+    """`mlflow-pf-3140-g1-5e884898`: what one image said is no word about another."""
+    image = hashlib.sha256(facts.image(mlflow).encode()).hexdigest()[:8]
+    return _name(mlflow, facts, "pf", f"g{mlflow.metadata.generation}-{image}")
+
+
+def _name(mlflow: MLflow, facts: Facts, kind: str, end: str) -> str:
+    version = re.sub(r"[^a-z0-9]", "", facts.settings.supported_version.lower()).removeprefix("v") or "unknown"
+    tail = f"-{kind}-{version}-{end}"
+    return facts.names(mlflow).server[: _NAME_MAX - len(tail)] + tail
 
 
 def migration_job(mlflow: MLflow, facts: Facts) -> Object:
@@ -53,16 +61,12 @@ def migration_job(mlflow: MLflow, facts: Facts) -> Object:
     for field in ("ports", "livenessProbe", "readinessProbe"):
         server.pop(field)
     server["resources"].pop("claims", None)
+    own_env = [build.env(READ_REPLICA, ""), *_program(migration_script(), facts)]
     server |= {
         "name": CONTAINER,
         "command": ["/bin/sh", "-ec"],
         "args": [_PYTHON.format('-c "$MIGRATION_PYTHON_SCRIPT"')],
-        "env": [
-            *(variable for variable in server["env"] if variable["name"] != READ_REPLICA),
-            build.env(READ_REPLICA, ""),
-            build.env("MIGRATION_PYTHON_SCRIPT", migration_script()),
-            build.env("SUPPORTED_MLFLOW_VERSION", facts.settings.supported_version),
-        ],
+        "env": [*(one for one in server["env"] if one["name"] not in {own["name"] for own in own_env}), *own_env],
     }
     pod["containers"] = [server]
     kept = [server, *pod.get("initContainers", [])]
@@ -84,10 +88,7 @@ def preflight_job(mlflow: MLflow, facts: Facts) -> Object:
         **container_base(mlflow, facts),
         "command": ["/bin/sh", "-ec"],
         "args": [_PYTHON.format('-c "$MIGRATION_PYTHON_SCRIPT"')],
-        "env": [
-            build.env("MIGRATION_PYTHON_SCRIPT", _CHECK_VERSION),
-            build.env("SUPPORTED_MLFLOW_VERSION", facts.settings.supported_version),
-        ],
+        "env": _program(_CHECK_VERSION, facts),
         "volumeMounts": [build.mount("tmp", "/tmp")],
         "resources": build.resources({"cpu": "100m", "memory": "256Mi"}, {"cpu": "1", "memory": "1Gi"}),
     }
@@ -104,6 +105,18 @@ def preflight_job(mlflow: MLflow, facts: Facts) -> Object:
     }
     name = preflight_name(mlflow, facts)
     return _job(mlflow, facts, name, pod, {PREFLIGHT: "true"}, backoff_limit=0)
+
+
+def is_preflight(job: Object) -> bool:
+    return PREFLIGHT in labels_of(job)
+
+
+def _program(script: str, facts: Facts) -> list[Object]:
+    """What a container needs to run a script of ours."""
+    return [
+        build.env("MIGRATION_PYTHON_SCRIPT", script),
+        build.env("SUPPORTED_MLFLOW_VERSION", facts.settings.supported_version),
+    ]
 
 
 def migration_script() -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterator
+from datetime import timedelta
 
 from modelyard.kube import builtin
 from modelyard.kube.conditions import find_condition
@@ -40,6 +42,8 @@ _EXIT_CODES: dict[int, tuple[bool, str]] = {
 }
 """`code: (terminal, message)`; any other code is worth another try."""
 _ORDINARY_WAITING = frozenset(("", "ContainerCreating", "PodInitializing"))
+_POD_EXPECTED = timedelta(seconds=60)
+"""A Job without a pod for so long is refused one: by a quota, by admission, for want of its account."""
 
 
 def observe_facts(mlflow: MLflow, settings: Settings, world: World) -> Facts:
@@ -60,17 +64,26 @@ def observe_facts(mlflow: MLflow, settings: Settings, world: World) -> Facts:
         monitors=world.serves(builtin.ServiceMonitor),
         backend_tls=world.serves(BackendTLSPolicy),
         platform_ca=world.get(builtin.ConfigMap, namespace, PLATFORM_CA) is not None,
-        serving_ca=str((tls or {}).get("data", {}).get("ca.crt") or ""),
+        serving_ca=_pem((tls or {}).get("data", {}).get("ca.crt") or ""),
         claim=claim,
         storage_class=world.get(builtin.StorageClass, "", class_name) if class_name else None,
         foreign_claim=_is_foreign(world, builtin.PersistentVolumeClaim, claim),
         foreign_account=_is_foreign(
             world,
             builtin.ServiceAccount,
-            world.get(builtin.ServiceAccount, namespace, mlflow.spec.service_account_name),
+            world.get(builtin.ServiceAccount, namespace, Facts(settings).account(mlflow)),
         ),
         digest=digest(world, namespace, references(mlflow, settings)),
     )
+
+
+def _pem(encoded: str) -> str:
+    """A certificate in base64 as it came, if it is text that clients can read; else nothing is known of it."""
+    try:
+        text = b64decode(encoded).decode()
+    except ValueError:
+        return ""
+    return encoded if "-----BEGIN CERTIFICATE-----" in text else ""
 
 
 def _is_foreign(world: World, kind: Kind, found: Object | None) -> bool:
@@ -102,7 +115,7 @@ def observe_migration(mlflow: MLflow, facts: Facts, world: World) -> Observed:
     jobs = {name_of(job): job for job in world.owned(builtin.Job)}
     name, preflight = migration_job.job_name(mlflow, facts), migration_job.preflight_name(mlflow, facts)
     deployment = world.get(builtin.Deployment, namespace, names.server)
-    pods = [pod for pod in world.list(builtin.Pod, namespace, {"app": names.server}) if not _has_ended(pod)]
+    pods = [pod for pod in world.list(builtin.Pod, namespace, {"app": names.server}) if _is_server(pod)]
     status = mlflow.status
     return Observed(
         generation=mlflow.metadata.generation,
@@ -119,6 +132,7 @@ def observe_migration(mlflow: MLflow, facts: Facts, world: World) -> Observed:
         scaled_down=_is_scaled_down(deployment),
         other_job=next((job for job in sorted(jobs) if job != name and _is_unfinished_migration(jobs[job])), ""),
         image_vouched=settings.image_vouched and facts.image(mlflow) == settings.image,
+        image_from_spec=facts.image(mlflow) != settings.image,
     )
 
 
@@ -139,12 +153,15 @@ def _is_scaled_down(deployment: Object | None) -> bool:
     return spec_of(deployment).get("replicas") == 0 and (seen is None or int(seen) >= generation_of(deployment))
 
 
-def _has_ended(pod: Object) -> bool:
-    return status_of(pod).get("phase") in ("Succeeded", "Failed")
+def _is_server(pod: Object) -> bool:
+    """Does a server of the Deployment still run in it? A pod that only carries its label is none."""
+    ended = status_of(pod).get("phase") in ("Succeeded", "Failed")
+    return not ended and any(owner.get("kind") == "ReplicaSet" for owner in owners_of(pod))
 
 
 def _is_unfinished_migration(job: Object) -> bool:
-    return labels_of(job).get(migration_job.PREFLIGHT) is None and _state(job) is JobState.RUNNING
+    ours = labels_of(job).get(migration_job.MIGRATION_JOB) == "true" and not migration_job.is_preflight(job)
+    return ours and _state(job) is JobState.RUNNING
 
 
 def _state(job: Object | None) -> JobState:
@@ -167,9 +184,9 @@ def _job_seen(name: str, job: Object | None, facts: Facts, world: World) -> JobS
     pods = [pod for pod in world.list(builtin.Pod, facts.settings.target_namespace) if _belongs_to(pod, uid_of(job))]
     pod = max(pods, key=lambda pod: str(metadata_of(pod).get("creationTimestamp") or ""), default=None)
     if state is JobState.RUNNING:
-        return JobSeen(name, state, waiting=_waiting(pod, facts, world))
+        return JobSeen(name, state, waiting=_waiting(job, pod, facts, world))
     condition = _failed_condition(job) or {}
-    since = condition.get("lastTransitionTime")
+    since = condition.get("lastTransitionTime") or metadata_of(job).get("creationTimestamp")
     terminal, failure, code = _failure(job, condition, pod, facts.settings.supported_version)
     return JobSeen(
         name,
@@ -215,10 +232,16 @@ def _terminated(pod: Object) -> Object | None:
     return next((one for one in found if one is not None), None)
 
 
-def _waiting(pod: Object | None, facts: Facts, world: World) -> str:
-    """Why a pod does not start, as far as can be seen; empty while all is well."""
+def _waiting(job: Object, pod: Object | None, facts: Facts, world: World) -> str:
+    """Why a Job's pod does not start, as far as can be seen; empty while all is well."""
+    if pod is None:
+        created = metadata_of(job).get("creationTimestamp")
+        overdue = created is not None and world.now - parse_time(created) > _POD_EXPECTED
+        return (
+            f"it has no pod; kubectl -n {key_of(job).namespace} describe job {name_of(job)} says why" if overdue else ""
+        )
     secret = facts.settings.tls_secret
-    status = status_of(pod or {})
+    status = status_of(pod)
     for one in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         waiting = lookup(one, "state", "waiting") or {}
         if waiting.get("reason", "") not in _ORDINARY_WAITING:
@@ -226,7 +249,7 @@ def _waiting(pod: Object | None, facts: Facts, world: World) -> str:
     scheduled = find_condition(status.get("conditions"), "PodScheduled")
     if scheduled is not None and scheduled.get("status") == "False":
         return f"{scheduled.get('reason')}: {scheduled.get('message')}"
-    mounted = pod is None or _is_running(pod) or world.get(builtin.Secret, facts.settings.target_namespace, secret)
+    mounted = _is_running(pod) or world.get(builtin.Secret, facts.settings.target_namespace, secret)
     return "" if mounted else f"Secret {secret} with the serving certificate does not exist"
 
 

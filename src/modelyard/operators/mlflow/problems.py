@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from modelyard.kube.kinds import Object
-from modelyard.kube.objects import spec_of
+from modelyard.kube.objects import name_of, spec_of
 from modelyard.operators.mlflow.api import MLflow, MLflowSpec
-from modelyard.operators.mlflow.environment import DEFAULT_BACKEND, FROM_FIELDS, PROTECTED, archives, workspace_selector
+from modelyard.operators.mlflow.environment import DEFAULT_BACKEND, FROM_FIELDS, PROTECTED, archival, workspace_selector
 from modelyard.operators.mlflow.rules import RESERVED_LABELS
 from modelyard.operators.mlflow.server import DEFAULT_ARTIFACTS
 from modelyard.operators.parts.cron import schedule_problem
@@ -23,10 +23,10 @@ class Problem:
 
 
 def spec_problems(mlflow: MLflow, claim: Object | None = None, differences: Sequence[str] = ()) -> list[Problem]:
-    """Everything that can be seen from the spec, and from the volume claim that exists and what cannot be had of it."""
+    """Everything that can be seen from the spec, and from our volume claim that exists and what cannot be had of it."""
     spec = mlflow.spec
     return [
-        *(Problem("StorageNotUpdated", f"spec.storage asks for another volume: {text}") for text in differences),
+        *_storage(spec, claim, differences),
         *_schedules(spec),
         *_labels(spec),
         *_variables(spec),
@@ -35,10 +35,21 @@ def spec_problems(mlflow: MLflow, claim: Object | None = None, differences: Sequ
     ]
 
 
+def _storage(spec: MLflowSpec, claim: Object | None, differences: Sequence[str]) -> Iterator[Problem]:
+    for text in differences:
+        yield Problem("StorageNotUpdated", f"spec.storage asks for another volume: {text}")
+    if spec.storage is None and claim is not None:
+        text = (
+            f"spec.storage is not set; the volume claim {name_of(claim)} and its data are kept and not used. "
+            "Set spec.storage to use them again, or delete the claim"
+        )
+        yield Problem("StorageNotUpdated", text)
+
+
 def _schedules(spec: MLflowSpec) -> Iterator[Problem]:
     jobs = [("garbageCollection", spec.garbage_collection), ("traceArchival", spec.trace_archival)]
     for field, job in jobs:
-        if job is None or (field == "traceArchival" and not archives(spec)):
+        if job is None or (field == "traceArchival" and not archival(spec)):
             continue
         if problem := schedule_problem(job.schedule):
             text = f'spec.{field}.schedule "{job.schedule}" is no cron schedule: {problem}; the job is not scheduled'
@@ -59,7 +70,7 @@ def _variables(spec: MLflowSpec) -> Iterator[Problem]:
     used = {
         "readReplicaBackendStoreUri": spec.read_replica_backend_store_uri or spec.read_replica_backend_store_uri_from,
         "workspaceLabelSelector": workspace_selector(spec),
-        "traceArchival": archives(spec),
+        "traceArchival": archival(spec),
     }
     for name in sorted(named & FROM_FIELDS.keys()):
         if used[FROM_FIELDS[name]]:
@@ -78,7 +89,7 @@ def _files_without_storage(spec: MLflowSpec) -> Iterator[Problem]:
         yield Problem("StorageMissing", f"spec.defaultArtifactRoot is {spec.default_artifact_root}, and {remedy}")
     for field, uri in _stores(spec):
         if uri.startswith("sqlite"):
-            yield Problem("StorageMissing", f"spec.{field} is a file ({uri}), and {remedy}")
+            yield Problem("StorageMissing", f"spec.{field} is a SQLite file, and {remedy}")
 
 
 def _shared_files(spec: MLflowSpec, claim: Object | None) -> Iterator[Problem]:
@@ -103,3 +114,5 @@ def _stores(spec: MLflowSpec) -> Iterator[tuple[str, str]]:
         yield "backendStoreUri", spec.backend_store_uri or DEFAULT_BACKEND
     if spec.registry_store_uri:
         yield "registryStoreUri", spec.registry_store_uri
+    if spec.read_replica_backend_store_uri:
+        yield "readReplicaBackendStoreUri", spec.read_replica_backend_store_uri

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from modelyard.kube.kinds import Object
 from modelyard.operators.mlflow.api import MLflow, MLflowSpec
-from modelyard.operators.mlflow.environment import archives, server_environment
+from modelyard.operators.mlflow.environment import archival, server_environment
 from modelyard.operators.mlflow.facts import COMPONENT, CONFIG_DIGEST, PORT, PREFIX, Facts, Names
 from modelyard.operators.mlflow.rules import RESERVED_LABELS
 from modelyard.operators.parts import build, ca_bundle, security
@@ -50,7 +50,7 @@ def _pod(mlflow: MLflow, facts: Facts, names: Names) -> Object:
     if sources:
         containers.append(ca_bundle.watcher(sources, base))
     return {
-        **pod_base(mlflow, facts, spec.service_account_name),
+        **pod_base(mlflow, facts, facts.account(mlflow)),
         **build.filled(resourceClaims=spec.resource_claims),
         "containers": containers,
         "volumes": [
@@ -155,8 +155,8 @@ def storage_mounts(spec: MLflowSpec) -> list[Object]:
 
 
 def archival_volumes(spec: MLflowSpec, names: Names) -> list[Object]:
-    return [build.config_map_volume("trace-archival-config", names.archival_config)] if archives(spec) else []
+    return [build.config_map_volume("trace-archival-config", names.archival_config)] if archival(spec) else []
 
 
 def archival_mounts(spec: MLflowSpec) -> list[Object]:
-    return [build.mount("trace-archival-config", "/etc/mlflow", read_only=True)] if archives(spec) else []
+    return [build.mount("trace-archival-config", "/etc/mlflow", read_only=True)] if archival(spec) else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from modelyard.kube import builtin
 from modelyard.kube.conditions import ConditionStatus, condition
@@ -11,7 +11,7 @@ from modelyard.kube.kinds import Object
 from modelyard.kube.objects import generation_of, spec_of, status_of
 from modelyard.operators.mlflow.api import MLflow
 from modelyard.operators.mlflow.facts import Facts
-from modelyard.operators.mlflow.migration import SUCCEEDED, Scale, Step, Verdict
+from modelyard.operators.mlflow.migration import SUCCEEDED, JobAction, Scale, Step, Verdict
 from modelyard.operators.mlflow.observe import recorded_condition
 from modelyard.operators.mlflow.problems import Problem
 from modelyard.runtime.desired import Failure, Live
@@ -76,6 +76,9 @@ def running_status(
     names = facts.names(mlflow)
     server = rollout(live.get(builtin.Deployment, names.namespace, names.server))
     failures = [failure for failure in live.failures if failure.reason != "NotServed"]
+    stuck = _is_job_missing(step, live)
+    if stuck:
+        step = replace(step, message="Waiting for other objects to be in place before the migration Job is created")
     done = step.verdict is Verdict.ROLLOUT and server.ready and not failures and not live.waiting
     conditions = Conditions(mlflow.metadata.generation)
     if failures:
@@ -84,7 +87,7 @@ def running_status(
         conditions.add("Progressing", False, reason, message)
     else:
         _availability(conditions, step, server)
-    _migration(conditions, mlflow, step, failures, done=done)
+    _migration(conditions, mlflow, step, _in_the_way(failures, stuck=stuck), done=done)
     if problems:
         conditions.add("Degraded", True, problems[0].reason, "; ".join(problem.message for problem in problems))
     conditions.keep(module)
@@ -140,8 +143,18 @@ def _availability(conditions: Conditions, step: Step, server: Rollout) -> None:
         conditions.add("Progressing", True, "DeploymentProgressing", server.message)
 
 
-def _migration(conditions: Conditions, mlflow: MLflow, step: Step, failures: Sequence[Failure], *, done: bool) -> None:
-    broken = next((failure for failure in failures if failure.kind in (builtin.Job, builtin.Deployment)), None)
+def _is_job_missing(step: Step, live: Live) -> bool:
+    """Has the Job that this step makes not been made?"""
+    makes = step.action in (JobAction.CREATE, JobAction.CREATE_PREFLIGHT)
+    return makes and not any(kind == builtin.Job for kind, _ in live.objects)
+
+
+def _in_the_way(failures: Sequence[Failure], *, stuck: bool) -> Failure | None:
+    """What keeps the migration from going on."""
+    return next((failure for failure in failures if stuck or failure.kind in (builtin.Job, builtin.Deployment)), None)
+
+
+def _migration(conditions: Conditions, mlflow: MLflow, step: Step, broken: Failure | None, *, done: bool) -> None:
     if step.verdict is Verdict.PROGRESS and broken is not None:
         message = f"Failed to reconcile migration: {_apply_error(broken)}"
         conditions.add("Migration", "Unknown", "MigrationError", message)

@@ -495,6 +495,7 @@ def test_5_9_garbage_collection() -> None:
             MLFLOW_TRACKING_URI=f"https://mlflow.{NS}.svc:8443/mlflow",
             MLFLOW_TRACKING_INSECURE_TLS="false",
             MLFLOW_TRACKING_AUTH="kubernetes",
+            MLFLOW_TRACKING_SERVER_CERT_PATH="/var/run/secrets/kubernetes.io/serviceaccount/service-ca.crt",
             MINE="x",
         ),
         *CA_ENV,

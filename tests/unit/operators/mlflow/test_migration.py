@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from modelyard.kube.conditions import condition
+from modelyard.kube.conditions import ConditionStatus, condition
 from modelyard.kube.kinds import Object
 from modelyard.operators.mlflow.migration import (
     TRANSITIONS,
@@ -38,7 +38,7 @@ BASE = Observed(
     forced=False,
     condition=None,
     job=JobSeen("mlflow-mg-3140-g1"),
-    preflight=JobSeen("mlflow-pf-3140-g1"),
+    preflight=JobSeen("mlflow-pf-3140-g1-12345678"),
     now=NOW,
 )
 
@@ -47,8 +47,8 @@ def job(state: JobState, **more: Any) -> JobSeen:
     return JobSeen(BASE.job.name, state, **more)
 
 
-def recorded(reason: str, status: str = "Unknown", generation: int = 1, message: str = "") -> Object:
-    return condition("Migration", status, reason, message, observed_generation=generation)  # type: ignore[arg-type]
+def recorded(reason: str, status: ConditionStatus = "Unknown", generation: int = 1, message: str = "") -> Object:
+    return condition("Migration", status, reason, message, observed_generation=generation)
 
 
 def failed(ago: float = 0.0, **more: Any) -> JobSeen:
@@ -79,6 +79,14 @@ CASES: list[tuple[str, dict[str, Any], str, Scale, JobAction, float | None]] = [
         {"job": job(SUCCEEDED), "forced": True},
         "ForceMigrationRestartRequested",
         Scale.ZERO,
+        JobAction.DELETE,
+        300.0,
+    ),
+    (
+        "forced after a success",
+        {**UNKNOWN_IMAGE, "job": job(SUCCEEDED), "forced": True},
+        "ForceMigrationRestartRequested",
+        Scale.LEAVE,
         JobAction.DELETE,
         300.0,
     ),
@@ -116,6 +124,32 @@ CASES: list[tuple[str, dict[str, Any], str, Scale, JobAction, float | None]] = [
         Scale.LEAVE,
         JobAction.NOTHING,
         300.0,
+    ),
+    (
+        "image refused, to be asked again",
+        {
+            **UNKNOWN_IMAGE,
+            "preflight": failed(exit_code=10),
+            "forced": True,
+            "condition": recorded("MigrationImageMismatch", "False"),
+        },
+        "ForceMigrationPreflight",
+        Scale.LEAVE,
+        JobAction.DELETE_PREFLIGHT,
+        2.0,
+    ),
+    (
+        "image refused",
+        {
+            **UNKNOWN_IMAGE,
+            "preflight": failed(exit_code=10),
+            "forced": True,
+            "condition": recorded("ForceMigrationPreflight"),
+        },
+        "ForceMigrationImageMismatch",
+        Scale.LEAVE,
+        JobAction.NOTHING,
+        None,
     ),
     (
         "image refused",
@@ -279,3 +313,11 @@ def test_a_server_is_never_started_before_its_database_is_migrated(observed: Obs
     if step.scale is Scale.FULL and is_requested(observed):
         assert step.verdict is Verdict.ROLLOUT
         assert observed.job.state is SUCCEEDED or observed.success_recorded
+
+
+@given(anything)
+def test_a_server_is_not_stopped_for_an_image_that_was_not_asked(observed: Observed) -> None:
+    asked = observed.image_vouched or observed.preflight.state is SUCCEEDED
+    failed_before = observed.job.state is FAILED or state_of(observed) == "failed for good before"
+    if observed.serving and not asked and not failed_before:
+        assert next_step(observed).scale is not Scale.ZERO

@@ -111,6 +111,12 @@ def test_what_went_wrong_is_the_exit_code(
     assert image.run(backend, registry, **env).returncode == code
 
 
+def test_an_image_whose_mlflow_cannot_be_loaded_is_worth_another_try(image: Image) -> None:
+    (image.packages / "mlflow" / "version.py").write_text("raise RuntimeError('broken')")
+    done = image.run("sqlite:////x")
+    assert (done.returncode, done.stderr) == (15, "asking for the version of MLflow failed: RuntimeError\n")
+
+
 def test_credentials_are_not_told(image: Image) -> None:
     done = image.run("postgresql://user:hunter2@h/x", BROKEN="could not connect to")
     assert done.returncode == 15

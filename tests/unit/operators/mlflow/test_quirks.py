@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from typing import Any
 
@@ -25,6 +27,7 @@ from tests.yard import MemoryYard
 
 NS = "opendatahub"
 FIXED = (*range(1, 28), 29, 31)
+PEM = b"-----BEGIN CERTIFICATE-----\nCA\n-----END CERTIFICATE-----\n"
 
 
 @pytest.fixture
@@ -279,7 +282,11 @@ async def test_q13_the_migration_waits_for_terminating_pods(story: Story) -> Non
     await older_version(story, pods=0)
     await story.yard.edit(builtin.Deployment, "mlflow", lambda d: d["spec"].update(replicas=0))
     await story.yard.deployment_has("mlflow", 0)
-    await story.yard.create(builtin.Pod, "mlflow-old", labels={"app": "mlflow"}, spec={}, status={"phase": "Running"})
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "mlflow-1", "uid": "1", "controller": True}
+    pod: Object = {"labels": {"app": "mlflow"}, "spec": {}, "status": {"phase": "Running"}}
+    await story.yard.create(builtin.Pod, "mlflow-old", ownerReferences=[owner], **pod)
+    # Someone's pod that only carries the label does not count.
+    await story.yard.create(builtin.Pod, "bystander", **pod)
     await story.start()
     condition = await story.condition("Migration", reason="MigrationScalingDown")
     assert "1 replicas remain" in condition["message"]
@@ -349,7 +356,11 @@ async def pinned(story: Story, **settings: Any) -> str:
     await story.migrate("mlflow-mg-390-g1", "3.9.0")
     await story.yard.halt()
     await story.start(supported_version="3.14.0", **settings)
-    return "mlflow-pf-3140-g1"
+    return preflight_of("quay.io/me/mlflow:mine")
+
+
+def preflight_of(image: str, version: str = "3140") -> str:
+    return f"mlflow-pf-{version}-g1-{hashlib.sha256(image.encode()).hexdigest()[:8]}"
 
 
 async def test_q17_an_image_is_checked_before_its_server_is_stopped(story: Story) -> None:
@@ -464,7 +475,9 @@ async def test_q22_metrics_can_be_switched(story: Story, switch: str, served: bo
 
 async def test_q23_the_gateway_can_be_anywhere_and_checks_the_certificate(story: Story) -> None:
     kinds = (builtin.HTTPRoute, BackendTLSPolicy)
-    await story.yard.create(builtin.Secret, "serving", data={"tls.crt": "eA==", "tls.key": "eA==", "ca.crt": "Q0E="})
+    await story.yard.create(
+        builtin.Secret, "serving", data={"tls.crt": "eA==", "tls.key": "eA==", "ca.crt": base64.b64encode(PEM).decode()}
+    )
     await story.start(*kinds, gateway_namespace="gateways", hostnames=("ml.example.com",), tls_secret="serving")
     await story.create()
     route = (await story.yard.get(builtin.HTTPRoute, "mlflow"))["spec"]
@@ -473,7 +486,7 @@ async def test_q23_the_gateway_can_be_anywhere_and_checks_the_certificate(story:
     assert (await story.server()).volumes["mlflow-tls"]["secret"]["secretName"] == "serving"
     policy = (await story.yard.get(BackendTLSPolicy, "mlflow"))["spec"]
     assert policy["validation"]["hostname"] == f"mlflow.{NS}.svc"
-    assert (await story.yard.get(builtin.ConfigMap, "mlflow-serving-ca"))["data"] == {"ca.crt": "CA"}
+    assert (await story.yard.get(builtin.ConfigMap, "mlflow-serving-ca"))["data"] == {"ca.crt": PEM.decode()}
 
 
 async def test_q24_without_a_url_there_is_no_console_link(story: Story) -> None:

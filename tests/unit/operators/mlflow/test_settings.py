@@ -40,6 +40,7 @@ def test_every_variable_is_read() -> None:
         namespace="odh",
         image="me/mlflow:1",
         supported_version="3.17.2",
+        image_vouched=False,
         url="https://gw",
         url_configured=True,
         gateway_name="gw",
@@ -57,6 +58,11 @@ def test_every_variable_is_read() -> None:
     assert settings.view_role == "x-mlflow-view"
 
 
+@pytest.mark.parametrize("url", ["", "  "])
+def test_an_empty_url_is_none(url: str) -> None:
+    assert not Settings.from_environ({"MLFLOW_URL": url}).url_configured
+
+
 def test_the_related_image_goes_first() -> None:
     environ = {"RELATED_IMAGE_ODH_MLFLOW_IMAGE": "a", "MLFLOW_IMAGE": "b"}
     assert Settings.from_environ(environ).image == "a"
@@ -67,11 +73,12 @@ def test_the_related_image_goes_first() -> None:
     [
         ({}, True),
         ({"MLFLOW_IMAGE": DEFAULT_IMAGE}, True),
-        ({"MLFLOW_IMAGE": "me/mlflow:1", "MLFLOW_VERSION": "3.17.2"}, True),
+        ({"MLFLOW_IMAGE": DEFAULT_IMAGE, "MLFLOW_VERSION": "3.17.2"}, False),
+        ({"MLFLOW_IMAGE": "me/mlflow:1", "MLFLOW_VERSION": "3.17.2"}, False),
         ({"MLFLOW_IMAGE": "me/mlflow:1"}, False),
     ],
 )
-def test_an_image_without_its_version_is_not_vouched_for(environ: dict[str, str], vouched: bool) -> None:
+def test_only_the_built_in_pair_is_vouched_for(environ: dict[str, str], vouched: bool) -> None:
     assert Settings.from_environ(environ).image_vouched is vouched
 
 

@@ -74,17 +74,18 @@ def run() -> None:
     found = stores(backend, registry)
     if not found:
         return
-    check_version(os.environ.get("SUPPORTED_MLFLOW_VERSION", ""))
-    for role, uri in found:
-        try:
+    doing = "asking for the version of MLflow"
+    try:
+        check_version(os.environ.get("SUPPORTED_MLFLOW_VERSION", ""))
+        for role, uri in found:
+            doing = f"migrating the {role} store"
             migrate(role, uri)
-        except Failed:
-            raise
-        except Exception as error:
-            # The text of a database error may hold the URI with its password: only the class is told.
-            unresolved = any(text in str(error).lower() for text in UNRESOLVED_TEXTS)
-            code = UNRESOLVED if unresolved else RETRY
-            raise Failed(code, f"migrating the {role} store failed: {type(error).__name__}") from None
+    except Failed:
+        raise
+    except Exception as error:
+        # The text of a database error may hold the URI with its password: only the class is told.
+        unresolved = any(text in str(error).lower() for text in UNRESOLVED_TEXTS)
+        raise Failed(UNRESOLVED if unresolved else RETRY, f"{doing} failed: {type(error).__name__}") from None
 
 
 def main() -> int:
