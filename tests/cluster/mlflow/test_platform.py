@@ -128,3 +128,24 @@ async def test_a_certificate_of_the_admins_own_is_never_touched(story: Story) ->
     await yard.until(builtin.Deployment, "mlflow")
     await yard.quiet()
     assert await yard.get(builtin.Secret, "mlflow-tls") == before
+
+
+async def test_a_volume_grows_when_its_class_comes_to_allow_it(story: Story) -> None:
+    yard = yard_of(story)
+    name = f"slow-{story.namespace}"
+    await yard.create(builtin.StorageClass, name, provisioner="example.com/none")
+    await story.start()
+    await story.create(storage={"resources": {"requests": {"storage": "5Gi"}}, "storageClassName": name})
+    await yard.until(builtin.PersistentVolumeClaim, "mlflow-pvc")
+    bound = {"phase": "Bound", "capacity": {"storage": "5Gi"}, "accessModes": ["ReadWriteOnce"]}
+    await yard.edit(builtin.PersistentVolumeClaim, "mlflow-pvc", lambda claim: claim["spec"].update(volumeName="v"))
+    await yard.set_status(builtin.PersistentVolumeClaim, "mlflow-pvc", bound)
+    await story.edit(storage={"resources": {"requests": {"storage": "9Gi"}}, "storageClassName": name})
+    condition = await story.condition("Degraded", status="True", reason="StorageNotUpdated")
+    assert "its storage class does not let it grow" in condition["message"]
+    await yard.edit(builtin.StorageClass, name, lambda obj: obj.update(allowVolumeExpansion=True))
+    await yard.until(
+        builtin.PersistentVolumeClaim,
+        "mlflow-pvc",
+        lambda claim: claim["spec"]["resources"]["requests"]["storage"] == "9Gi",
+    )
