@@ -9,7 +9,7 @@ import msgspec
 from modelyard.kube import builtin
 from modelyard.kube.conditions import condition
 from modelyard.kube.kinds import Key, Kind, Object
-from modelyard.kube.objects import key_of, labels_of, name_of, owners_of, spec_of
+from modelyard.kube.objects import key_of, labels_of, lookup, name_of, owners_of, spec_of
 from modelyard.operators.mlflow import migration_job, module
 from modelyard.operators.mlflow.api import MLFLOW, MLFLOW_OPERATOR, MLflow
 from modelyard.operators.mlflow.children import children, claim, further_children, server_children
@@ -164,14 +164,18 @@ def _desired(
     kept: list[tuple[Kind, Key]] = [(builtin.Job, key_of(job)) for job in world.owned(builtin.Job)]
     if mlflow.spec.storage is None:
         kept.append((builtin.PersistentVolumeClaim, Key(names.namespace, names.claim)))
-    up = rollout(world.get(*_place(server)))
+    live_server = world.get(*_place(server))
+    up = rollout(live_server)
+    if not up.ready or _account_of(live_server) != facts.account(mlflow):
+        # Pods of before still log in with the account of before.
+        kept += [(builtin.ServiceAccount, key_of(account)) for account in world.owned(builtin.ServiceAccount)]
     finished = step.verdict is Verdict.ROLLOUT and up.ready
     problems = _problems(mlflow, facts, world, ready=up.ready)
     impatient = step.verdict is not Verdict.FAILURE and not up.ready
 
     def status(resource: MLflow, live: Live) -> Object:
-        if left_alone and (left := world.get(*_place(server))) is not None:
-            live = Live({**live.objects, server: left}, live.failures, live.waiting, live.conditions)
+        if left_alone and live_server is not None:
+            live = Live({**live.objects, server: live_server}, live.failures, live.waiting, live.conditions)
         return running_status(resource, facts, step, live, problems, ready)
 
     return Desired(
@@ -234,6 +238,10 @@ def _ended_jobs(observed: Observed, step: Step, world: World) -> list[tuple[Kind
         for job in world.owned(builtin.Job)
         if name_of(job) == again or (is_preflight(job) and name_of(job) != observed.preflight.name)
     ]
+
+
+def _account_of(deployment: Object | None) -> str:
+    return str(lookup(deployment or {}, "spec", "template", "spec", "serviceAccountName") or "")
 
 
 def _place(place: tuple[Kind, Key]) -> tuple[Kind, str, str]:

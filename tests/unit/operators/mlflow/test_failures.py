@@ -212,6 +212,20 @@ async def test_a_ca_that_is_no_text_is_not_used(story: Story) -> None:
     assert "serving-ca" not in {volume["name"] for volume in pod["volumes"]}
 
 
+async def test_a_renamed_account_stays_until_no_pod_uses_it(story: Story) -> None:
+    await story.start()
+    await story.settled()
+    await story.edit(serviceAccountName="robot")
+    deployment = await story.yard.get(builtin.Deployment, "mlflow")
+    counts = {"replicas": 2, "updatedReplicas": 1, "readyReplicas": 1}
+    rolling = {"observedGeneration": deployment["metadata"]["generation"], **counts}
+    await story.yard.set_status(builtin.Deployment, "mlflow", rolling)
+    await story.yard.quiet()
+    assert await story.yard.names(builtin.ServiceAccount) == ["mlflow-sa", "robot"]
+    await story.yard.deployment_ready("mlflow")
+    await story.yard.gone(builtin.ServiceAccount, "mlflow-sa")
+
+
 async def test_an_empty_account_name_is_the_default(story: Story) -> None:
     await story.start()
     await story.settled(serviceAccountName="")

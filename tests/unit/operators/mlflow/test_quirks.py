@@ -248,6 +248,8 @@ async def test_q10_a_service_account_of_someone_else_is_used_as_it_is(story: Sto
     await story.edit(serviceAccountName="mlflow-sa")
     await story.yard.until(builtin.ServiceAccount, "mlflow-sa")
     await story.edit(serviceAccountName="robot")
+    await story.yard.quiet()
+    await story.yard.deployment_ready("mlflow")
     await story.yard.gone(builtin.ServiceAccount, "mlflow-sa")
     assert await story.yard.find(builtin.ServiceAccount, "robot")
 
