@@ -109,6 +109,13 @@ LIFE = story(
     mlflow(storage={}, migration={"mode": "Always"}, serviceAccountName="robot"),
 )
 
+PINNED = story(
+    "an MLflow with an image of its own, which is asked for its version before each migration",
+    mlflow(storage={}, image={"image": "quay.io/me/mlflow:mine"}),
+    upgraded,
+    forced,
+)
+
 END = story(
     "an MLflow's end", mlflow(storage={}, garbageCollection=GC, traceArchival=ARCHIVAL), deleted, mlflow(storage={})
 )

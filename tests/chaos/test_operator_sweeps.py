@@ -14,6 +14,7 @@ from tests.chaos.sweeps import Stage, Story
 Owned = Callable[[Stage], Awaitable[list[tuple[Kind, Object]]]]
 STORIES: dict[str, tuple[Story, Owned]] = {
     "mlflow": (mlflow_story.LIFE, mlflow_story.owned),
+    "mlflow-pinned": (mlflow_story.PINNED, mlflow_story.owned),
     "mlflow-end": (mlflow_story.END, mlflow_story.owned),
     "registry": (registry_story.LIFE, registry_story.owned),
     "registry-end": (registry_story.END, registry_story.owned),
