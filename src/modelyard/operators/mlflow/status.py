@@ -79,7 +79,9 @@ def running_status(
     stuck = _is_job_missing(step, live)
     if stuck:
         step = replace(step, message="Waiting for other objects to be in place before the migration Job is created")
-    done = step.verdict is Verdict.ROLLOUT and server.ready and not failures and not live.waiting
+    # What fails around a server that is up is no reason to migrate again.
+    rolled_out = server.ready and not any(failure.kind == builtin.Deployment for failure in failures)
+    done = step.verdict is Verdict.ROLLOUT and rolled_out
     conditions = Conditions(mlflow.metadata.generation)
     if failures:
         reason, message = _failed(failures)

@@ -64,6 +64,9 @@ async def test_a_route_that_cannot_be_made_does_not_stop_a_migration(story: Stor
     await story.condition("Migration", status="Unknown", reason="MigrationRunning")
     await story.yard.job_succeeds(NEXT)
     await story.yard.until(builtin.Deployment, "mlflow", lambda d: d["spec"]["replicas"] == 1)
+    await story.yard.deployment_ready("mlflow")
+    await story.condition("Migration", status="True", reason="MigrationSucceeded")
+    assert (await story.status())["version"] == "3.15.0"
 
 
 async def test_a_migration_that_waits_for_an_object_does_not_claim_to_have_begun(story: Story) -> None:
