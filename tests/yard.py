@@ -53,6 +53,8 @@ class Yard(ABC):
     """Objects, controllers that react to them, and questions that wait for an answer."""
 
     namespace: str
+    fills_in: bool
+    """Does the API fill in what a spec leaves open?"""
 
     @abstractmethod
     async def start(self, controllers: Sequence[Controller]) -> None:
@@ -106,6 +108,10 @@ class Yard(ABC):
     @abstractmethod
     async def gone(self, kind: Kind, name: str, *, namespace: str | None = None) -> None:
         """Until there is no such object."""
+
+    @abstractmethod
+    async def told(self, kind: Kind, name: str, said: str) -> None:
+        """Until an Event about the object holds this; its text is `reason: message`."""
 
     async def get(self, kind: Kind, name: str, *, namespace: str | None = None) -> Object:
         """The object after all is quiet."""
@@ -164,12 +170,13 @@ class Yard(ABC):
         await self.set_status(builtin.Job, name, status | {"uncountedTerminatedPods": {}, "terminating": 0})
 
     async def job_pod(
-        self, job: str, container: str, *, exit_code: int | None = None, waiting: Object | None = None
-    ) -> None:
-        """A pod of a Job, with its one container ended or waiting."""
+        self, job: str, container: str, *, exit_code: int | None = None, waiting: Object | None = None, orphan: str = ""
+    ) -> str:
+        """A pod of a Job, with its one container ended or waiting; gives its name. `orphan`: it was left behind by a Job
+        with this uid that had the name before."""
         owner = await self.find(builtin.Job, job)
         assert owner is not None
-        uid = metadata_of(owner)["uid"]
+        uid = orphan or metadata_of(owner)["uid"]
         labels = {"job-name": job, "batch.kubernetes.io/job-name": job, "batch.kubernetes.io/controller-uid": uid}
         name = f"{job}-{'x' if exit_code is None else exit_code}"
         reference = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": uid, "controller": True}
@@ -179,13 +186,14 @@ class Yard(ABC):
             builtin.Pod,
             name,
             labels={**template["metadata"]["labels"], **labels},
-            ownerReferences=[reference],
+            ownerReferences=[] if orphan else [reference],
             spec=pod,
         )
         state: Object = {"waiting": waiting} if waiting else {"terminated": {"exitCode": exit_code, "reason": "Error"}}
         statuses = [{"name": container, "image": "x", "imageID": "", "ready": False, "restartCount": 0, "state": state}]
         phase = "Pending" if waiting else "Failed"
         await self.set_status(builtin.Pod, name, {"phase": phase, "containerStatuses": statuses})
+        return name
 
     def _object(self, kind: Kind, name: str, namespace: str | None, body: dict[str, Any]) -> Object:
         place: Object = {"name": name}
@@ -207,6 +215,8 @@ def _job_condition(type: str, at: str, reason: str = "CompletionsReached", messa
 
 class MemoryYard(Yard):
     """Passes of the engine over a cluster in memory. Nothing is validated."""
+
+    fills_in = False
 
     def __init__(self, definitions: Sequence[Definition], namespace: str = "opendatahub") -> None:
         self.namespace = namespace
@@ -281,6 +291,11 @@ class MemoryYard(Yard):
     async def pass_time(self, seconds: float) -> None:
         self.cluster.advance(seconds)
 
+    async def told(self, kind: Kind, name: str, said: str) -> None:
+        await self.quiet()
+        notes = [f"{note.reason}: {note.message}" for note in self.cluster.events]
+        assert any(said in note for note in notes), notes
+
     def _keys(self, controller: Controller) -> list[Key]:
         if isinstance(controller.for_, Fixed):
             return list(controller.for_.keys)
@@ -309,6 +324,8 @@ class ApiYard(Yard):
     """Controllers in a manager, on an API server.
 
     With a `login` for tokens they act as a service account that has the generated role, and no request may be forbidden."""
+
+    fills_in = True
 
     def __init__(self, client: Client, namespace: str, login: Callable[[str], Client] | None = None) -> None:
         self.client = client
@@ -479,6 +496,17 @@ class ApiYard(Yard):
 
     async def pass_time(self, seconds: float) -> None:
         """A server's clock goes by itself: whoever waits for something sees it."""
+
+    async def told(self, kind: Kind, name: str, said: str) -> None:
+        uid = metadata_of(await self.client.get(kind, *self._key(kind, name, None)))["uid"]
+        notes: list[str] = []
+
+        async def is_said() -> bool:
+            events = (await self.client.list(builtin.Event, self.namespace if kind.namespaced else "default")).items
+            notes[:] = [f"{e['reason']}: {e['message']}" for e in events if e["involvedObject"].get("uid") == uid]
+            return any(said in note for note in notes)
+
+        await self._wait(is_said, lambda: f"an Event says {said!r}; there are {notes}")
 
     async def quiet(self) -> None:
         if self.manager is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Object
-from modelyard.kube.objects import annotations_of, status_of
+from modelyard.kube.objects import annotations_of, status_of, uid_of
 from modelyard.operators.mlflow.api import MLFLOW
 from modelyard.operators.mlflow.facts import FORCE_MIGRATE
 from tests.cluster.mlflow.scenarios.story import JOB, Book, Server, Story
@@ -14,7 +14,9 @@ migrations = book.scenario
 LONG_AGO = "2025-01-01T00:00:00Z"
 FAR_AHEAD = "2099-01-01T00:00:00Z"
 """A failure that lies in the future is always too young to be retried."""
+RETRYABLE = "migration failed due to a retryable database or migration error."
 NOT_SQL = "operator-managed migration only supports SQL backend store URIs"
+COMPLETED = "Migration for generation {} completed successfully"
 AFTER_FIXING = f"After fixing the issue, add the {FORCE_MIGRATE} annotation to the MLflow resource to force a rerun."
 
 
@@ -122,12 +124,13 @@ async def a_failure_without_pods_says_what_the_job_says(story: Story) -> None:
 async def a_retryable_failure_is_retried(story: Story) -> None:
     await story.start()
     await story.create()
-    first = (await story.yard.until(builtin.Job, JOB))["metadata"]["uid"]
+    first = uid_of(await story.yard.until(builtin.Job, JOB))
     await story.yard.job_pod(JOB, "db-migrate", exit_code=15)
     await story.yard.job_fails(JOB, at=LONG_AGO)
-    again = await story.yard.until(builtin.Job, JOB, lambda job: not status_of(job).get("failed"))
+    again = await story.yard.until(builtin.Job, JOB, lambda job: uid_of(job) != first)
     assert not status_of(again).get("conditions")
-    assert again["metadata"]["uid"] != first or again["metadata"]["uid"].startswith("uid-")
+    await story.yard.told(MLFLOW.kind, "mlflow", f"MigrationRetrying: {RETRYABLE} Retrying automatically after ")
+    await story.condition("Migration", status="Unknown", reason="MigrationRunning")
 
 
 @migrations(58)
@@ -135,8 +138,12 @@ async def a_failed_migration_can_be_forced(story: Story) -> None:
     await story.start()
     await failed(story, 11)
     await story.condition("Migration", status="False", reason="MigrationFailed")
+    first = uid_of(await story.yard.get(builtin.Job, JOB))
     await story.annotate(FORCE_MIGRATE)
-    await story.yard.until(builtin.Job, JOB, lambda job: not status_of(job).get("failed"))
+    again = await story.yard.until(builtin.Job, JOB, lambda job: uid_of(job) != first)
+    assert not status_of(again).get("conditions")
+    restart = f"ForceMigrationRestartRequested: Deleted failed migration Job {JOB} so the force-migrate annotation"
+    await story.yard.told(MLFLOW.kind, "mlflow", restart)
     await story.condition("Migration", status="Unknown", reason="ForceMigrationRunning")
 
 
@@ -145,12 +152,16 @@ async def a_forced_migration_does_not_count_an_old_success(story: Story) -> None
     await story.start()
     await story.create()
     await story.yard.until(builtin.Job, JOB)
+    first = uid_of(await story.yard.get(builtin.Job, JOB))
     await story.yard.job_succeeds(JOB)
     await story.yard.until(builtin.Deployment, "mlflow", lambda d: d["spec"]["replicas"] == 1)
     await story.annotate(FORCE_MIGRATE)
     await story.yard.until(builtin.Deployment, "mlflow", lambda d: d["spec"]["replicas"] == 0)
     await story.yard.deployment_has("mlflow", 0)
-    await story.yard.until(builtin.Job, JOB, lambda job: not status_of(job).get("succeeded"))
+    await story.yard.until(builtin.Job, JOB, lambda job: uid_of(job) != first)
+    await story.yard.told(
+        MLFLOW.kind, "mlflow", f"ForceMigrationRestartRequested: Deleted completed migration Job {JOB}"
+    )
     await story.condition("Migration", status="Unknown", reason="ForceMigrationRunning")
     await story.yard.job_succeeds(JOB)
     await story.yard.until(builtin.Deployment, "mlflow", lambda d: d["spec"]["replicas"] == 1)
@@ -163,13 +174,33 @@ async def a_forced_migration_does_not_count_an_old_success(story: Story) -> None
 
 @migrations(60)
 async def mode_always_migrates_each_generation(story: Story) -> None:
+    async def stopped_for(generation: int) -> str:
+        """The server is down, and the Job of this generation is there; gives its name."""
+        await story.yard.until(builtin.Deployment, "mlflow", lambda d: d["spec"]["replicas"] == 0)
+        await story.yard.deployment_has("mlflow", 0)
+        name = f"mlflow-mg-3140-g{generation}"
+        await story.yard.until(builtin.Job, name)
+        assert (await story.server()).spec["replicas"] == 0
+        return name
+
     await story.start()
-    await story.settled(migration={"mode": "Always"})
-    assert await story.yard.names(builtin.Job) == [JOB]
+    await story.settled()
     await story.edit(env=[{"name": "A", "value": "b"}])
-    await story.yard.until(builtin.Deployment, "mlflow", lambda d: d["spec"]["replicas"] == 0)
-    await story.yard.deployment_has("mlflow", 0)
-    await story.yard.until(builtin.Job, "mlflow-mg-3140-g2")
+    await story.edit(migration={"mode": "Always"})
+    third = await stopped_for(3)
+    await story.migrate(third)
+    settled = await story.condition(
+        "Migration", status="True", reason="MigrationSucceeded", observedGeneration=3, message=COMPLETED.format(3)
+    )
+    await story.annotate("example.com/look-again")
+    assert (await story.server()).spec["replicas"] == 1
+    assert await story.condition("Migration") == settled
+    assert await story.yard.names(builtin.Job) == [JOB, third]
+    await story.edit(env=[{"name": "A", "value": "c"}])
+    fourth = await stopped_for(4)
+    assert await story.yard.names(builtin.Job) == [JOB, third, fourth]
+    await story.migrate(fourth)
+    await story.condition("Migration", status="True", observedGeneration=4, message=COMPLETED.format(4))
 
 
 @migrations(61)
