@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
+from modelyard.kube import builtin
 from modelyard.kube.kinds import Key
 from modelyard.operators.mlflow.api import DEFINITIONS
 from modelyard.operators.mlflow.config import Settings
 from modelyard.operators.mlflow.controller import mlflow_controller
+from modelyard.operators.mlflow.facts import FORCE_MIGRATE
 from modelyard.runtime.memory import KeyMemory
 from modelyard.runtime.passes import Pass
 from tests.cluster.mlflow.scenarios import E2E, NEEDS_API, SCENARIOS, title
-from tests.cluster.mlflow.scenarios.story import Story
+from tests.cluster.mlflow.scenarios.migrations import FAR_AHEAD, LONG_AGO, NOT_SQL, RETRYABLE, failed, older_version
+from tests.cluster.mlflow.scenarios.story import JOB, Story
 from tests.yard import MemoryYard
 
 
@@ -28,17 +32,65 @@ def test_no_scenario_is_missing() -> None:
     assert [name for name in E2E.values() if f"def {name}(" not in e2e] == []
 
 
+async def not_ready(story: Story) -> None:
+    await story.settled(replicas=2)
+    await story.yard.deployment_has("mlflow", 2, ready=0)
+
+
+async def without_its_ca_bundle(story: Story) -> None:
+    await story.create(caBundleConfigMap={"name": "nope"})
+
+
+async def failed_for_good(story: Story) -> None:
+    await failed(story, 11)
+
+
+async def failed_long_ago(story: Story) -> None:
+    await failed(story, 15, at=LONG_AGO)
+
+
+async def forced(story: Story) -> None:
+    await failed(story, 11)
+    await story.yard.quiet()
+    await story.annotate(FORCE_MIGRATE)
+
+
 @pytest.mark.parametrize(
-    ("what", "module", "seconds"),
-    [("48: not ready yet", False, 10.0), ("63: the module is missing", True, 10.0)],
+    ("number", "situation", "seconds"),
+    [
+        (43, without_its_ca_bundle, 30.0),
+        (48, not_ready, 10.0),
+        (53, older_version, 300.0),
+        (54, failed_for_good, None),
+        (57, failed_long_ago, 2.0),
+        (58, forced, 300.0),
+        (63, not_ready, 10.0),
+    ],
 )
-async def test_how_soon_it_looks_again(what: str, module: bool, seconds: float) -> None:
+async def test_how_soon_it_looks_again(
+    number: int, situation: Callable[[Story], Awaitable[None]], seconds: float | None
+) -> None:
     """The rest of the waiting times are in the table of migration steps."""
     yard = MemoryYard(DEFINITIONS)
     story = Story(yard)
     await story.start()
-    await story.settled(replicas=2)
-    await yard.deployment_has("mlflow", 2, ready=0)
-    controller = mlflow_controller(Settings(namespace=yard.namespace, module=module))
+    await situation(story)
+    controller = mlflow_controller(Settings(namespace=yard.namespace, module=number == 63))
     result = await Pass(controller, yard.cluster, KeyMemory(), Key("", "mlflow")).run()
     assert result.requeue_after == seconds
+
+
+@pytest.mark.parametrize(
+    ("codes", "reason", "said"),
+    [((15, 11), "MigrationFailed", NOT_SQL), ((11, 15), "MigrationRetrying", RETRYABLE)],
+)
+async def test_54_the_newest_pod_says_how_a_migration_failed(codes: tuple[int, int], reason: str, said: str) -> None:
+    story = Story(MemoryYard(DEFINITIONS))
+    await story.start()
+    await story.create()
+    await story.yard.until(builtin.Job, JOB)
+    for code in codes:
+        await story.yard.job_pod(JOB, "db-migrate", exit_code=code)
+        await story.yard.pass_time(60)
+    await story.yard.job_fails(JOB, at=FAR_AHEAD)
+    assert (await story.condition("Migration", reason=reason))["message"].startswith(said)
