@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Any
 
 from modelyard.kube import builtin
-from modelyard.kube.errors import AlreadyExists
 from modelyard.kube.kinds import Object
 from modelyard.kube.objects import finalizers_of, status_of
 from modelyard.operators.mlflow.api import MLFLOW, MLFLOW_OPERATOR
@@ -88,7 +86,10 @@ async def the_module_waits_for_its_instances(story: Story) -> None:
     await story.yard.gone(MODULE, MODULE_NAME)
 
 
-async def with_groups(story: Story, **spec: Any) -> None:
+GROUPS: Object = {"allowedGroups": ["a", "shared"], "adminGroups": ["shared", "adm"]}
+
+
+async def with_groups(story: Story) -> None:
     """The yard's namespace is a workspace, and the platform says who may use it."""
     await story.yard.serve(Auth)
     await story.start(namespace_rbac=True)
@@ -96,8 +97,7 @@ async def with_groups(story: Story, **spec: Any) -> None:
     if await story.yard.find(builtin.Namespace, story.namespace) is None:
         await story.yard.create(builtin.Namespace, story.namespace)
     await label(story, "mlflow")
-    groups = spec or {"allowedGroups": ["a", "shared"], "adminGroups": ["shared", "adm"]}
-    await story.yard.create(Auth, "auth", spec=groups)
+    await story.yard.create(Auth, "auth", spec=GROUPS)
 
 
 async def label(story: Story, value: str | None) -> None:
@@ -140,34 +140,88 @@ async def bindings_follow_the_groups_and_resist(story: Story) -> None:
     rogue = {"kind": "User", "name": "mallory", "apiGroup": "rbac.authorization.k8s.io"}
     await story.yard.edit(builtin.RoleBinding, EDIT, lambda binding: binding["subjects"].append(rogue))
     await story.yard.until(builtin.RoleBinding, EDIT, lambda binding: subjects(binding) == ["shared", "adm"])
-    binding = await story.yard.get(builtin.RoleBinding, EDIT)
-    await story.yard.delete(builtin.RoleBinding, EDIT)
-    restored = await story.yard.until(builtin.RoleBinding, EDIT, lambda binding: subjects(binding) == ["shared", "adm"])
-    # Someone puts a binding with our marks and another role in its place.
-    await story.yard.delete(builtin.RoleBinding, EDIT)
-    with suppress(AlreadyExists):
-        stolen = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
-        metadata = {field: binding["metadata"][field] for field in ("labels", "ownerReferences")}
-        await story.yard.create(builtin.RoleBinding, EDIT, **metadata, roleRef=stolen, subjects=[rogue])
-    await story.yard.until(builtin.RoleBinding, EDIT, lambda binding: binding["roleRef"] == restored["roleRef"])
+    for name, members in ((VIEW, ["b", "shared", "adm"]), (EDIT, ["shared", "adm"])):
+        await story.yard.delete(builtin.RoleBinding, name)
+        restored = await story.yard.until(builtin.RoleBinding, name)
+        await swap(story, restored, "cluster-admin", rogue)
+        corrected = await has_role(story, name, restored["roleRef"])
+        assert subjects(restored) == subjects(corrected) == members
+
+
+async def swap(story: Story, binding: Object, role: str, subject: Object) -> None:
+    """While nobody looks, someone puts a binding with our marks and another role in the place of ours."""
+    name = binding["metadata"]["name"]
+    marks = {field: binding["metadata"][field] for field in ("labels", "ownerReferences")}
+    await story.yard.halt()
+    await story.yard.delete(builtin.RoleBinding, name)
+    stolen = {**binding["roleRef"], "name": role}
+    await story.yard.create(builtin.RoleBinding, name, **marks, roleRef=stolen, subjects=[subject])
+    await story.resume()
+
+
+async def has_role(story: Story, name: str, role: Object) -> Object:
+    return await story.yard.until(builtin.RoleBinding, name, lambda binding: binding["roleRef"] == role)
+
+
+async def auth_says(story: Story, spec: Object) -> None:
+    await story.yard.edit(Auth, "auth", lambda auth: auth.update(spec=spec))
+
+
+async def both_bindings(story: Story) -> list[Object]:
+    return [await story.yard.until(builtin.RoleBinding, name) for name in (VIEW, EDIT)]
+
+
+async def no_bindings(story: Story) -> None:
+    for name in (VIEW, EDIT):
+        await story.yard.gone(builtin.RoleBinding, name)
 
 
 @platform(69)
 async def bindings_go_with_what_they_stand_on(story: Story) -> None:
     await with_groups(story)
-    await story.yard.until(builtin.RoleBinding, VIEW)
+    await both_bindings(story)
     await label(story, None)
-    for name in (VIEW, EDIT):
-        await story.yard.gone(builtin.RoleBinding, name)
+    await no_bindings(story)
     await label(story, "mlflow")
-    await story.yard.until(builtin.RoleBinding, VIEW)
+    made = await both_bindings(story)
+    for field in ("allowedGroups", "adminGroups"):
+        # Nobody is let in or locked out by a typing mistake.
+        for groups in ("not a list", [1]):
+            await auth_says(story, {**GROUPS, field: groups})
+            await story.yard.told(MLFLOW.kind, "mlflow", f"spec.{field} must be a list of strings")
+            await story.yard.quiet()
+            assert await both_bindings(story) == made
     await story.yard.delete(Auth, "auth")
-    for name in (VIEW, EDIT):
-        await story.yard.gone(builtin.RoleBinding, name)
-    await story.yard.create(Auth, "auth", spec={"allowedGroups": "not a list"})
-    await story.yard.absent(builtin.RoleBinding, VIEW)
-    await story.yard.edit(Auth, "auth", lambda auth: auth.update(spec={"allowedGroups": ["a"]}))
-    await story.yard.until(builtin.RoleBinding, VIEW)
+    await no_bindings(story)
+    for field in ("allowedGroups", "adminGroups"):
+        await story.yard.create(Auth, "auth", spec={**GROUPS, field: "not a list"})
+        await story.yard.quiet()
+        await no_bindings(story)
+        await story.yard.delete(Auth, "auth")
+    await story.yard.create(Auth, "auth", spec=GROUPS)
+    await both_bindings(story)
     await story.yard.delete(MLFLOW.kind, "mlflow")
+    await no_bindings(story)
+
+
+async def others_bindings_stay(story: Story) -> None:
+    """Bindings with our names that someone else made outlive all that ours stand on (Q31)."""
+    theirs = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "theirs"}
     for name in (VIEW, EDIT):
-        await story.yard.gone(builtin.RoleBinding, name)
+        await story.yard.create(builtin.RoleBinding, name, roleRef=theirs, subjects=[])
+    made = await both_bindings(story)
+
+    async def as_made() -> None:
+        await story.yard.quiet()
+        assert await both_bindings(story) == made
+
+    await with_groups(story)
+    await as_made()
+    await label(story, None)
+    await as_made()
+    await label(story, "mlflow")
+    await story.yard.delete(Auth, "auth")
+    await as_made()
+    await story.yard.create(Auth, "auth", spec=GROUPS)
+    await story.yard.delete(MLFLOW.kind, "mlflow")
+    await as_made()

@@ -46,6 +46,10 @@ class Story:
         for kind in served:
             await self.yard.serve(kind)
         self.settings = Settings(namespace=self.namespace, **settings)
+        await self.resume()
+
+    async def resume(self) -> None:
+        """Starts the operator as it was before the yard was halted."""
         controllers = [mlflow_controller(self.settings)]
         if self.settings.module:
             controllers.append(module_controller(self.settings))
