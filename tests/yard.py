@@ -177,7 +177,8 @@ class Yard(ABC):
         owner = await self.find(builtin.Job, job)
         assert owner is not None
         uid = orphan or metadata_of(owner)["uid"]
-        labels = {"job-name": job, "batch.kubernetes.io/job-name": job, "batch.kubernetes.io/controller-uid": uid}
+        labels = {f"{prefix}job-name": job for prefix in ("", "batch.kubernetes.io/")}
+        labels |= {f"{prefix}controller-uid": uid for prefix in ("", "batch.kubernetes.io/")}
         name = f"{job}-{'x' if exit_code is None else exit_code}"
         reference = {"apiVersion": "batch/v1", "kind": "Job", "name": job, "uid": uid, "controller": True}
         template = owner["spec"]["template"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from modelyard.kube import builtin
-from modelyard.kube.kinds import Object
+from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.objects import owners_of
 from modelyard.operators.mlflow.api import MLFLOW
 from tests.cluster.mlflow.scenarios.rendering import ARCHIVAL, GC
@@ -30,6 +30,29 @@ SERVER_OBJECTS = (
     (builtin.NetworkPolicy, "mlflow-migration"),
     (builtin.ClusterRoleBinding, "mlflow"),
 )
+
+
+TEMPLATE: Object = {"spec": {"containers": [{"name": "theirs", "image": "x"}], "restartPolicy": "Never"}}
+ROLE = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "theirs"}
+FOREIGN: dict[Kind, Object] = {
+    builtin.CronJob: {"spec": {"schedule": "0 0 1 1 *", "jobTemplate": {"spec": {"template": TEMPLATE}}}},
+    builtin.ServiceAccount: {},
+    builtin.ConfigMap: {"data": {"a": "b"}},
+    builtin.ClusterRole: {"rules": []},
+    builtin.ClusterRoleBinding: {"roleRef": ROLE, "subjects": []},
+}
+
+
+async def namesakes_stay(story: Story) -> None:
+    """What someone else made under the names of gc and archival is left alone while these are off (Q9)."""
+    places = (*GC_OBJECTS, *ARCHIVAL_OBJECTS)
+    made = [await story.yard.create(kind, name, **FOREIGN[kind]) for kind, name in places]
+    await story.start()
+    await story.settled()
+    assert [await story.yard.get(kind, name) for kind, name in places] == made
+    await story.yard.delete(MLFLOW.kind, "mlflow")
+    await story.yard.gone(builtin.Deployment, "mlflow")
+    assert [await story.yard.get(kind, name) for kind, name in places] == made
 
 
 @routing(40)

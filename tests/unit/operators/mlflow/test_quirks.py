@@ -16,12 +16,12 @@ from modelyard.operators.mlflow.api import DEFINITIONS, MLFLOW
 from modelyard.operators.mlflow.config import Settings, Switch
 from modelyard.operators.mlflow.controller import mlflow_controller
 from modelyard.operators.mlflow.facts import CONFIG_DIGEST, DELETE_STORAGE, FORCE_MIGRATE
-from modelyard.operators.mlflow.namespace_rbac import EDIT, VIEW
 from modelyard.operators.parts.network import BackendTLSPolicy
 from modelyard.runtime.inmemory import MemoryCluster
 from tests.cluster.mlflow.scenarios.migrations import FAR_AHEAD, older_version
-from tests.cluster.mlflow.scenarios.platform import with_groups
+from tests.cluster.mlflow.scenarios.platform import others_bindings_stay
 from tests.cluster.mlflow.scenarios.rendering import ARCHIVAL, GC
+from tests.cluster.mlflow.scenarios.routing import namesakes_stay
 from tests.cluster.mlflow.scenarios.story import JOB, POSTGRES, Server, Story
 from tests.yard import MemoryYard
 
@@ -226,15 +226,7 @@ async def test_q08_garbage_collection_can_do_its_work(story: Story) -> None:
 
 
 async def test_q09_namesakes_of_what_is_turned_off_are_left_alone(story: Story) -> None:
-    await story.yard.create(builtin.CronJob, "mlflow-gc", spec={"schedule": "* * * * *"})
-    await story.yard.create(builtin.ClusterRole, "mlflow-gc", rules=[])
-    await story.yard.create(builtin.ConfigMap, "mlflow-trace-archival-config", data={"a": "b"})
-    await story.start()
-    await story.settled()
-    assert await story.yard.find(builtin.CronJob, "mlflow-gc")
-    assert await story.yard.find(builtin.ClusterRole, "mlflow-gc")
-    assert await story.yard.find(builtin.ConfigMap, "mlflow-trace-archival-config")
-    assert not [write for write in cluster_of(story).writes if write.startswith("delete")]
+    await namesakes_stay(story)
 
 
 async def test_q10_a_service_account_of_someone_else_is_used_as_it_is(story: Story) -> None:
@@ -271,11 +263,7 @@ async def test_q12_pods_of_an_earlier_job_of_the_same_name_do_not_count(story: S
     await story.start()
     await story.create()
     await story.yard.until(builtin.Job, JOB)
-    labels = {"job-name": JOB, "batch.kubernetes.io/controller-uid": "of-an-older-job"}
-    terminated = {"name": "db-migrate", "state": {"terminated": {"exitCode": 11}}}
-    await story.yard.create(
-        builtin.Pod, "old", labels=labels, spec={}, status={"phase": "Failed", "containerStatuses": [terminated]}
-    )
+    await story.yard.job_pod(JOB, "db-migrate", exit_code=11, orphan="of-an-older-job")
     await story.yard.job_fails(JOB, message="x", at=FAR_AHEAD)
     await story.condition("Migration", status="Unknown", reason="MigrationRetrying")
 
@@ -583,15 +571,7 @@ async def test_q29_a_bad_schedule_stops_its_job_only(story: Story, field: str) -
 
 
 async def test_q31_role_bindings_of_others_are_left_alone(story: Story) -> None:
-    foreign = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "theirs"}
-    for name in (VIEW, EDIT):
-        await story.yard.create(builtin.RoleBinding, name, roleRef=foreign, subjects=[])
-    await with_groups(story)
-    await story.yard.quiet()
-    for name in (VIEW, EDIT):
-        binding = await story.yard.get(builtin.RoleBinding, name)
-        assert binding["roleRef"] == foreign
-        assert not binding["subjects"]
+    await others_bindings_stay(story)
 
 
 def test_every_defect_has_a_test() -> None:

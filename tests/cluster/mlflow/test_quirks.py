@@ -1,0 +1,97 @@
+"""Upstream's defects (section 12 of the specification) that only an API server can show: what is refused, and what goes along."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from modelyard.kube import builtin
+from modelyard.kube.objects import uid_of
+from modelyard.operators.mlflow.facts import FORCE_MIGRATE
+from modelyard.operators.mlflow.rules import MANAGED_ENV
+from tests.cluster.mlflow.scenarios.admission import accepted
+from tests.cluster.mlflow.scenarios.migrations import FAR_AHEAD, failed
+from tests.cluster.mlflow.scenarios.platform import others_bindings_stay
+from tests.cluster.mlflow.scenarios.rendering import ARCHIVAL, GC
+from tests.cluster.mlflow.scenarios.routing import namesakes_stay
+from tests.cluster.mlflow.scenarios.story import JOB, Story, refused
+
+ENV = "env must not name MLFLOW_BACKEND_STORE_URI, MLFLOW_REGISTRY_STORE_URI, MLFLOW_K8S_AUTH_AUTHORIZATION_MODE"
+LABELS = "podLabels must not change app or app.kubernetes.io/instance: the server's pods are selected by them"
+SCHEDULE = "schedule must be a cron expression of five fields"
+BAD_SCHEDULES = ("0 2 * *", "0 2 * * 0 *", "daily", "@fortnightly", "@every", " ")
+GOOD_SCHEDULES = ("0 2 * * 0", " */5 0-3,7 1 jan mon ", "@daily", "@every 1h30m")
+
+
+def env(*names: str) -> dict[str, Any]:
+    return {"env": [{"name": name, "value": "x"} for name in names]}
+
+
+def gc(schedule: str) -> dict[str, Any]:
+    return {"garbageCollection": {**GC, "schedule": schedule}}
+
+
+def archival(schedule: str, *, enabled: bool = True) -> dict[str, Any]:
+    return {"traceArchival": {**ARCHIVAL, "schedule": schedule, "enabled": enabled}}
+
+
+@pytest.mark.parametrize(
+    ("message", "specs"),
+    [
+        (ENV, [env("MINE", name) for name in MANAGED_ENV]),
+        (LABELS, [{"podLabels": {"team": "a", label: "x"}} for label in ("app", "app.kubernetes.io/instance")]),
+        (SCHEDULE, [gc(schedule) for schedule in BAD_SCHEDULES]),
+        (SCHEDULE, [*(archival(schedule) for schedule in BAD_SCHEDULES), archival("daily", enabled=False)]),
+    ],
+    ids=["q05-env", "q06-pod-labels", "q29-garbage-collection", "q29-trace-archival"],
+)
+async def test_what_could_not_run_is_refused(story: Story, message: str, specs: list[dict[str, Any]]) -> None:
+    for spec in specs:
+        await refused(story.create(**spec), message)
+    await story.create()
+    for spec in specs:
+        await refused(story.edit(**spec), message)
+
+
+@pytest.mark.parametrize(
+    "specs",
+    [
+        [env("MLFLOW_BACKEND_STORE_URI_OPTIONS", "MLFLOW_DISABLE_TELEMETRY", "SSL_CERT_FILE")],
+        [{"podLabels": {"app": "mlflow", "app.kubernetes.io/instance": "mlflow", "app.kubernetes.io/name": "x"}}],
+        [gc(schedule) for schedule in GOOD_SCHEDULES],
+        [archival(schedule) for schedule in GOOD_SCHEDULES],
+    ],
+    ids=["q05-env", "q06-pod-labels", "q29-garbage-collection", "q29-trace-archival"],
+)
+async def test_its_neighbours_are_accepted(story: Story, specs: list[dict[str, Any]]) -> None:
+    for spec in specs:
+        await accepted(story, **spec)
+
+
+async def test_q09_namesakes_of_what_is_turned_off_are_left_alone(story: Story) -> None:
+    await namesakes_stay(story)
+
+
+async def test_q12_the_pods_of_a_deleted_job_go_with_it(story: Story) -> None:
+    await story.start()
+    await failed(story)
+    pod = await story.yard.job_pod(JOB, "db-migrate", exit_code=11)
+    first = uid_of(await story.yard.get(builtin.Job, JOB))
+    await story.annotate(FORCE_MIGRATE)
+    await story.yard.until(builtin.Job, JOB, lambda job: uid_of(job) != first)
+    await story.yard.gone(builtin.Pod, pod)
+
+
+async def test_q12_pods_of_an_earlier_job_of_the_same_name_do_not_count(story: Story) -> None:
+    await story.start()
+    await story.create()
+    await story.yard.until(builtin.Job, JOB)
+    await story.yard.job_pod(JOB, "db-migrate", exit_code=11, orphan="of-an-older-job")
+    await story.yard.job_fails(JOB, message="x", at=FAR_AHEAD)
+    condition = await story.condition("Migration", status="Unknown", reason="MigrationRetrying")
+    assert condition["message"].startswith("x Retrying")
+
+
+async def test_q31_role_bindings_of_others_are_left_alone(story: Story) -> None:
+    await others_bindings_stay(story)
