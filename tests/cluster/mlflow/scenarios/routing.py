@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.objects import owners_of
 from modelyard.operators.mlflow.api import MLFLOW
+from modelyard.operators.parts.network import BackendTLSPolicy
 from tests.cluster.mlflow.scenarios.rendering import ARCHIVAL, GC
-from tests.cluster.mlflow.scenarios.story import Book, Server, Story
+from tests.cluster.mlflow.scenarios.story import JOB, Book, Server, Story
 
 book = Book()
 routing = book.scenario
@@ -29,7 +32,25 @@ SERVER_OBJECTS = (
     (builtin.NetworkPolicy, "mlflow"),
     (builtin.NetworkPolicy, "mlflow-migration"),
     (builtin.ClusterRoleBinding, "mlflow"),
+    (builtin.Job, JOB),
 )
+PLATFORM_OBJECTS = (
+    (builtin.HTTPRoute, "mlflow"),
+    (BackendTLSPolicy, "mlflow"),
+    (builtin.ConfigMap, "mlflow-serving-ca"),
+    (builtin.ConsoleLink, "mlflow"),
+    (builtin.ServiceMonitor, "mlflow-metrics-monitor"),
+)
+EVERYTHING = (*SERVER_OBJECTS, *GC_OBJECTS, *ARCHIVAL_OBJECTS, *PLATFORM_OBJECTS)
+
+
+async def with_everything(story: Story) -> None:
+    """A settled MLflow that has every child there is."""
+    kinds = (builtin.HTTPRoute, BackendTLSPolicy, builtin.ConsoleLink, builtin.ServiceMonitor)
+    ca = b64encode(b"-----BEGIN CERTIFICATE-----").decode()
+    await story.yard.create(builtin.Secret, "mlflow-tls", data={"tls.crt": ca, "tls.key": "eA==", "ca.crt": ca})
+    await story.start(*kinds, url="https://gw.example.com", url_configured=True)
+    await story.settled(garbageCollection=GC, traceArchival=ARCHIVAL, storage={})
 
 
 TEMPLATE: Object = {"spec": {"containers": [{"name": "theirs", "image": "x"}], "restartPolicy": "Never"}}
@@ -102,7 +123,12 @@ async def a_missing_ca_bundle_is_said_and_waited_for(story: Story) -> None:
     await story.condition("Available", status="False", reason="CABundleConfigMapError", message=message)
     await story.yard.absent(builtin.Deployment, "mlflow")
     await story.yard.create(builtin.ConfigMap, "nope", data={"ca.crt": "x"})
-    await story.yard.until(builtin.Deployment, "mlflow")
+    server = Server(await story.yard.until(builtin.Deployment, "mlflow"))
+    assert server.volumes["ca-bundle-0"]["configMap"]["name"] == "nope"
+    await story.condition("Available", status="False", reason="MigrationRunning")
+    await story.condition("Progressing", status="True", reason="MigrationRunning")
+    await story.migrate()
+    await story.condition("Available", status="True", reason="DeploymentReady")
 
 
 @routing(44)
@@ -141,11 +167,18 @@ async def what_is_turned_off_is_removed(story: Story) -> None:
     await story.edit(garbageCollection=None)
     for kind, name in GC_OBJECTS:
         await story.yard.gone(kind, name)
-    await story.edit(traceArchival={**ARCHIVAL, "enabled": False})
-    for kind, name in ARCHIVAL_OBJECTS:
-        await story.yard.gone(kind, name)
-    subjects = (await story.yard.get(builtin.ClusterRoleBinding, "mlflow"))["subjects"]
-    assert [subject["name"] for subject in subjects] == ["mlflow-sa"]
+    for off in ({**ARCHIVAL, "enabled": False}, None):
+        await story.edit(traceArchival=ARCHIVAL)
+        for kind, name in ARCHIVAL_OBJECTS:
+            await story.yard.until(kind, name)
+        await story.edit(traceArchival=off)
+        for kind, name in ARCHIVAL_OBJECTS:
+            await story.yard.gone(kind, name)
+        subjects = (await story.yard.get(builtin.ClusterRoleBinding, "mlflow"))["subjects"]
+        assert [subject["name"] for subject in subjects] == ["mlflow-sa"]
+        server = await story.server()
+        assert "trace-archival-config" not in server.volumes
+        assert "MLFLOW_TRACE_ARCHIVAL_CONFIG" not in server.env
 
 
 @routing(47)
@@ -173,10 +206,9 @@ async def availability_follows_the_deployment(story: Story) -> None:
 
 @routing(49)
 async def every_child_names_its_owner(story: Story) -> None:
-    await story.start()
-    await story.settled(garbageCollection=GC, traceArchival=ARCHIVAL, storage={})
+    await with_everything(story)
     uid = (await story.mlflow())["metadata"]["uid"]
-    for kind, name in (*SERVER_OBJECTS, *GC_OBJECTS, *ARCHIVAL_OBJECTS):
+    for kind, name in EVERYTHING:
         (owner,) = owners_of(await story.yard.get(kind, name))
         assert (owner["kind"], owner["uid"], owner.get("controller")) == ("MLflow", uid, True), (kind, name)
     (shared,) = owners_of(await story.yard.get(builtin.ClusterRole, "mlflow"))
@@ -187,10 +219,12 @@ async def every_child_names_its_owner(story: Story) -> None:
 
 @routing(50)
 async def deleting_the_mlflow_deletes_all_but_the_data(story: Story) -> None:
-    await story.start()
-    await story.settled(garbageCollection=GC, traceArchival=ARCHIVAL, storage={})
+    await with_everything(story)
+    everything = (*EVERYTHING, (builtin.ClusterRole, "mlflow"))
+    for kind, name in everything:
+        await story.yard.get(kind, name)
     await story.yard.delete(MLFLOW.kind, "mlflow")
-    for kind, name in (*SERVER_OBJECTS, *GC_OBJECTS, *ARCHIVAL_OBJECTS, (builtin.ClusterRole, "mlflow")):
+    for kind, name in everything:
         await story.yard.gone(kind, name)
     kept = await story.yard.get(builtin.PersistentVolumeClaim, "mlflow-pvc")
     await story.create(storage={})
