@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from modelyard.kube import builtin
-from modelyard.kube.kinds import Object
+from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.objects import finalizers_of, status_of
 from modelyard.operators.mlflow.api import MLFLOW, MLFLOW_OPERATOR
+from modelyard.operators.mlflow.config import Settings
+from modelyard.operators.mlflow.controller import mlflow_controller
 from modelyard.operators.mlflow.module import FINALIZER, MODULE_NAME, VERSION_CONFIG
 from modelyard.operators.mlflow.namespace_rbac import EDIT, VIEW, WORKSPACE
 from modelyard.operators.parts.platform import Auth
+from tests.cluster.mlflow.scenarios.rendering import ARCHIVAL, GC
 from tests.cluster.mlflow.scenarios.story import Book, Story
 
 book = Book()
@@ -18,19 +21,31 @@ platform = book.scenario
 MODULE = MLFLOW_OPERATOR.kind
 
 
-async def with_module(story: Story, **spec: Any) -> None:
-    await story.start(module=True, applications_namespace=story.namespace)
+async def with_module(story: Story, *served: Kind, **spec: Any) -> None:
+    await story.start(*served, module=True, applications_namespace=story.namespace)
     if spec:
         await story.yard.create(MODULE, MODULE_NAME, spec=spec)
 
 
 @platform(63)
 async def without_the_module_nothing_is_done(story: Story) -> None:
-    await with_module(story)
-    await story.create()
+    served = (builtin.HTTPRoute, builtin.ConsoleLink, builtin.ServiceMonitor)
+    kinds = [owns.kind for owns in mlflow_controller(Settings()).owns if not owns.optional] + [
+        *served,
+        builtin.ClusterRole,
+    ]
+
+    async def found() -> dict[str, set[str]]:
+        """Without what Kubernetes puts into every namespace by itself."""
+        return {kind.kind: {*await story.yard.names(kind)} - {"kube-root-ca.crt", "default"} for kind in kinds}
+
+    await with_module(story, *served)
+    before = await found()
+    await story.create(storage={}, garbageCollection=GC, traceArchival=ARCHIVAL)
     for type, status in (("MLflowOperatorReady", "False"), ("Available", "False"), ("Progressing", "True")):
         await story.condition(type, status=status, reason="MLflowOperatorMissing")
-    await story.yard.absent(builtin.Deployment, "mlflow")
+    await story.yard.quiet()
+    assert await found() == before
 
 
 @platform(64)
