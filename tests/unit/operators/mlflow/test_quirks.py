@@ -73,6 +73,24 @@ async def test_q01_merged_resources_are_never_invalid(
     assert (await story.server()).container["resources"] == {"requests": requests, "limits": limits}
 
 
+@pytest.mark.parametrize(
+    ("asked", "requests", "limits"),
+    [
+        ({"requests": {"cpu": "200m"}}, {"cpu": "200m", "memory": "256Mi"}, {"cpu": "500m", "memory": "512Mi"}),
+        ({"requests": {"memory": "1Gi"}}, {"cpu": "100m", "memory": "1Gi"}, {"cpu": "500m", "memory": "1Gi"}),
+        ({"limits": {"cpu": "50m"}}, {"cpu": "50m", "memory": "256Mi"}, {"cpu": "50m", "memory": "512Mi"}),
+    ],
+)
+async def test_q01_nor_are_those_of_the_scheduled_jobs(
+    story: Story, asked: Object, requests: Object, limits: Object
+) -> None:
+    await story.start()
+    await story.create(garbageCollection={**GC, "resources": asked}, traceArchival={**ARCHIVAL, "resources": asked})
+    for name in ("mlflow-gc", "mlflow-trace-archival"):
+        job = Server(await story.yard.get(builtin.CronJob, name), name)
+        assert job.container["resources"] == {"requests": requests, "limits": limits}
+
+
 async def test_q02_the_volume_outlives_the_mlflow_and_is_adopted_again(story: Story) -> None:
     await story.start()
     await story.settled(storage=storage("5Gi"))
