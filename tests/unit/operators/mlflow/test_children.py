@@ -263,6 +263,19 @@ def test_5_3_the_server_by_default() -> None:
     }
 
 
+def test_an_object_stored_without_a_backend_store_falls_back_to_a_file() -> None:
+    found = made(PLAIN, backendStoreUri=None, garbageCollection={"schedule": "0 2 * * 0"}, storage={})
+    file = "sqlite:////mlflow/mlflow.db"
+    stores = env(MLFLOW_BACKEND_STORE_URI=file, MLFLOW_REGISTRY_STORE_URI=file)
+    (server,) = found["Deployment mlflow"]["spec"]["template"]["spec"]["containers"]
+    assert [one for one in server["env"] if one["name"].endswith("_STORE_URI")] == stores
+    (gc,) = found["CronJob mlflow-gc"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    assert gc["args"][1] == f"--backend-store-uri={file}"
+    job = migration_job(mlflow(backendStoreUri=None, storage={}), PLAIN)
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert stores[0] in container["env"]
+
+
 def helper(name: str, script: str, resources: Object, *more: Object) -> Object:
     variables = env(
         CA_BUNDLE_FILE_PATHS="/etc/pki/tls/certs/ca-bundle.crt",
