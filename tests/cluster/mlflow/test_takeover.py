@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Key, Kind, Object
-from modelyard.kube.objects import key_of, owners_of, status_of
+from modelyard.kube.objects import finalizers_of, key_of, owners_of, status_of
 from modelyard.kube.times import format_micro_time, utc_now
 from modelyard.operators.mlflow.api import MLFLOW, MLflow
 from modelyard.operators.mlflow.children import children, claim
 from modelyard.operators.mlflow.config import UPSTREAM
 from modelyard.operators.mlflow.facts import Facts
 from modelyard.operators.mlflow.migration_job import migration_job
+from modelyard.operators.mlflow.module import FINALIZER, MODULE_NAME, READY_MESSAGE
+from modelyard.operators.mlflow.namespace_rbac import EDIT, MANAGED_BY, VIEW
+from modelyard.operators.parts import build
+from modelyard.operators.parts.platform import Auth
+from tests.cluster.mlflow.scenarios.platform import GROUPS, MODULE, label, subjects
 from tests.cluster.mlflow.scenarios.story import JOB, Server, Story
 from tests.yard import ApiYard
 
@@ -164,12 +170,109 @@ async def test_nothing_is_changed_while_upstream_runs(story: Story) -> None:
     assert "Reconciled" not in conditions
 
 
+async def groups_bound_by_upstream(story: Story) -> dict[Place, Object]:
+    """The platform's groups, bound in the yard's namespace as the public operator does it, and one too many."""
+    yard = yard_of(story)
+    await yard.serve(Auth)
+    await yard.create(Auth, "auth", spec=GROUPS)
+    await label(story, "mlflow")
+    owner = await story.mlflow()
+    placed: dict[Place, Object] = {}
+    for name, role in ((VIEW, "mlflow-operator-mlflow-view"), (EDIT, "mlflow-operator-mlflow-edit")):
+        subjects = [build.group_subject("gone-since")]
+        made = build.role_binding(name, yard.namespace, role, subjects, MANAGED_BY, role_kind="ClusterRole")
+        made["metadata"]["ownerReferences"] = [_reference(owner, controller=True)]
+        found = await yard.client.apply(builtin.RoleBinding, made, field_manager="mlflow-operator")
+        placed[builtin.RoleBinding, key_of(found)] = found
+    return placed
+
+
+async def module_of_upstream(story: Story) -> dict[Place, Object]:
+    """The platform's module, as the public operator leaves it: with its finalizer, and ready."""
+    spec = {"gatewayName": "gw", "sectionTitle": "ML", "gateway": {"domain": "gw.example.com"}}
+    made = await story.yard.create(MODULE, MODULE_NAME, finalizers=[FINALIZER], spec=spec)
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "Ready",
+        "message": READY_MESSAGE,
+        "observedGeneration": 1,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    status = {"phase": "Ready", "observedGeneration": 1, "conditions": [ready]}
+    await story.yard.set_status(MODULE, MODULE_NAME, status)
+    return {(MODULE, key_of(made)): made}
+
+
+async def test_the_bindings_of_groups_and_the_module_are_taken_over(story: Story) -> None:
+    yard = yard_of(story)
+    await upstream_ran(story)
+    placed = await groups_bound_by_upstream(story) | await module_of_upstream(story)
+    await story.start(module=True, namespace_rbac=True, **URL)
+    for name, members in ((VIEW, ["a", "shared", "adm"]), (EDIT, ["shared", "adm"])):
+        await yard.until(builtin.RoleBinding, name, lambda binding: "gone-since" not in subjects(binding))
+        binding = await yard.get(builtin.RoleBinding, name)
+        assert subjects(binding) == members
+        assert not managers(binding) & set(UPSTREAM.managers)
+    await story.condition("MLflowOperatorReady", status="True", reason="Ready")
+    module = await yard.until(MODULE, MODULE_NAME, lambda module: status_of(module).get("releases"))
+    assert finalizers_of(module) == [FINALIZER]
+    ready = await yard.condition(MODULE, MODULE_NAME, "Ready", status="True")
+    assert ready["lastTransitionTime"] == "2026-01-01T00:00:00Z", "it was ready all the time"
+    for place, obj in (await now_there(story, placed)).items():
+        assert obj["metadata"]["uid"] == placed[place]["metadata"]["uid"], place
+        assert "deletionTimestamp" not in obj["metadata"], place
+    # And the module goes as it would have gone: with its last instance.
+    await yard.delete(MODULE, MODULE_NAME)
+    await yard.condition(MODULE, MODULE_NAME, "Ready", status="False", reason="MLflowInstancesPresent")
+    await yard.delete(MLFLOW.kind, "mlflow")
+    await yard.gone(MODULE, MODULE_NAME)
+
+
+async def test_going_back_nothing_is_written_any_more(story: Story) -> None:
+    """The public operator is started again while we run: from its Lease on, all is left to it."""
+    yard = yard_of(story)
+    await yard.serve(Auth)
+    await yard.create(Auth, "auth", spec=GROUPS)
+    await label(story, "mlflow")
+    await story.start(module=True, namespace_rbac=True, **URL)
+    await yard.create(MODULE, MODULE_NAME, spec={"gatewayName": "gw", "sectionTitle": "ML"})
+    await story.settled(garbageCollection=SPEC["garbageCollection"], traceArchival=SPEC["traceArchival"])
+    await yard.until(builtin.RoleBinding, EDIT)
+    await lease(story, "mlflow-operator-controller-manager-5d9_1")
+    await story.condition("Reconciled", status="False", reason="OtherOperatorRunning")
+    await yard.condition(MODULE, MODULE_NAME, "Reconciled", status="False", reason="OtherOperatorRunning")
+    await yard.quiet()
+    expected = await now_there(story, {place: {} for place in await _places(story)})
+    # What would call for a write: a drift, a loss, another spec, other groups.
+    for kind, name in ((builtin.NetworkPolicy, "mlflow"), (builtin.RoleBinding, EDIT)):
+        await yard.delete(kind, name)
+        expected.pop((kind, Key(story.namespace, name)))
+    changes: list[tuple[Kind, str, Callable[[Object], Any]]] = [
+        (builtin.Deployment, "mlflow", lambda deployment: deployment["spec"].update(replicas=7)),
+        (builtin.RoleBinding, VIEW, lambda binding: binding.update(subjects=[])),
+        (Auth, "auth", lambda auth: auth["spec"].update(adminGroups=["new"])),
+        (MODULE, MODULE_NAME, lambda module: module["spec"].pop("sectionTitle")),
+        (MLFLOW.kind, "mlflow", lambda mlflow: mlflow["spec"].pop("garbageCollection")),
+    ]
+    for kind, name, change in changes:
+        made = await yard.edit(kind, name, change)
+        expected[kind, key_of(made)] = made
+    await yard.quiet()
+    assert await now_there(story, expected) == expected
+    assert set(await _places(story)) <= expected.keys()
+    # Stopped again: all of it is done.
+    await lease(story, "")
+    await yard.until(builtin.RoleBinding, EDIT, lambda binding: subjects(binding) == ["new"])
+    await yard.condition(MODULE, MODULE_NAME, "Ready", status="False", reason="ConfigPending")
+
+
 async def _places(story: Story) -> list[Place]:
     """All that belongs to the MLflow."""
     client, uid = yard_of(story).client, (await story.mlflow())["metadata"]["uid"]
     return [
         (kind, key_of(obj))
-        for kind in (*(kind for kind in KINDS.values() if kind not in OPTIONAL), builtin.Job)
+        for kind in (*(kind for kind in KINDS.values() if kind not in OPTIONAL), builtin.Job, builtin.RoleBinding)
         for obj in (await client.list(kind, story.namespace if kind.namespaced else "")).items
         if any(owner["uid"] == uid for owner in owners_of(obj))
     ]
