@@ -9,6 +9,7 @@ import pytest
 from modelyard.kube import builtin
 from modelyard.kube.objects import uid_of
 from modelyard.operators.mlflow.facts import FORCE_MIGRATE
+from modelyard.operators.mlflow.namespace_rbac import MANAGED_BY
 from modelyard.operators.mlflow.rules import MANAGED_ENV
 from tests.cluster.mlflow.scenarios.admission import accepted
 from tests.cluster.mlflow.scenarios.migrations import FAR_AHEAD, failed
@@ -69,8 +70,9 @@ async def test_its_neighbours_are_accepted(story: Story, specs: list[dict[str, A
         await accepted(story, **spec)
 
 
-async def test_q09_namesakes_of_what_is_turned_off_are_left_alone(story: Story) -> None:
-    await namesakes_stay(story)
+@pytest.mark.parametrize("labels", [{}, {"component": "mlflow"}], ids=["plain", "with our label"])
+async def test_q09_namesakes_of_what_is_turned_off_are_left_alone(story: Story, labels: dict[str, str]) -> None:
+    await namesakes_stay(story, labels)
 
 
 async def test_q12_the_pods_of_a_deleted_job_go_with_it(story: Story) -> None:
@@ -93,5 +95,6 @@ async def test_q12_pods_of_an_earlier_job_of_the_same_name_do_not_count(story: S
     assert condition["message"].startswith("x Retrying")
 
 
-async def test_q31_role_bindings_of_others_are_left_alone(story: Story) -> None:
-    await others_bindings_stay(story)
+@pytest.mark.parametrize("labels", [{}, MANAGED_BY], ids=["plain", "with our label"])
+async def test_q31_role_bindings_of_others_are_left_alone(story: Story, labels: dict[str, str]) -> None:
+    await others_bindings_stay(story, labels)

@@ -219,11 +219,11 @@ async def bindings_go_with_what_they_stand_on(story: Story) -> None:
     await no_bindings(story)
 
 
-async def others_bindings_stay(story: Story) -> None:
+async def others_bindings_stay(story: Story, labels: dict[str, str]) -> None:
     """Bindings with our names that someone else made outlive all that ours stand on (Q31)."""
     theirs = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "theirs"}
     for name in (VIEW, EDIT):
-        await story.yard.create(builtin.RoleBinding, name, roleRef=theirs, subjects=[])
+        await story.yard.create(builtin.RoleBinding, name, labels=labels, roleRef=theirs, subjects=[])
     made = await both_bindings(story)
 
     async def as_made() -> None:

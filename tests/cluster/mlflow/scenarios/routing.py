@@ -64,10 +64,10 @@ FOREIGN: dict[Kind, Object] = {
 }
 
 
-async def namesakes_stay(story: Story) -> None:
+async def namesakes_stay(story: Story, labels: dict[str, str]) -> None:
     """What someone else made under the names of gc and archival is left alone while these are off (Q9)."""
     places = (*GC_OBJECTS, *ARCHIVAL_OBJECTS)
-    made = [await story.yard.create(kind, name, **FOREIGN[kind]) for kind, name in places]
+    made = [await story.yard.create(kind, name, labels=labels, **FOREIGN[kind]) for kind, name in places]
     await story.start()
     await story.settled()
     assert [await story.yard.get(kind, name) for kind, name in places] == made

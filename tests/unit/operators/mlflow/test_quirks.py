@@ -16,6 +16,7 @@ from modelyard.operators.mlflow.api import DEFINITIONS, MLFLOW
 from modelyard.operators.mlflow.config import Settings, Switch
 from modelyard.operators.mlflow.controller import mlflow_controller
 from modelyard.operators.mlflow.facts import CONFIG_DIGEST, DELETE_STORAGE, FORCE_MIGRATE
+from modelyard.operators.mlflow.namespace_rbac import MANAGED_BY
 from modelyard.operators.parts.network import BackendTLSPolicy
 from modelyard.runtime.inmemory import MemoryCluster
 from tests.cluster.mlflow.scenarios.migrations import FAR_AHEAD, older_version
@@ -243,8 +244,9 @@ async def test_q08_garbage_collection_can_do_its_work(story: Story) -> None:
         ), f"the API refuses a role that grants more than its maker has: {rule}"
 
 
-async def test_q09_namesakes_of_what_is_turned_off_are_left_alone(story: Story) -> None:
-    await namesakes_stay(story)
+@pytest.mark.parametrize("labels", [{}, {"component": "mlflow"}], ids=["plain", "with our label"])
+async def test_q09_namesakes_of_what_is_turned_off_are_left_alone(story: Story, labels: dict[str, str]) -> None:
+    await namesakes_stay(story, labels)
 
 
 async def test_q10_a_service_account_of_someone_else_is_used_as_it_is(story: Story) -> None:
@@ -588,8 +590,9 @@ async def test_q29_a_bad_schedule_stops_its_job_only(story: Story, field: str) -
     assert len(await story.yard.names(builtin.CronJob)) == 1
 
 
-async def test_q31_role_bindings_of_others_are_left_alone(story: Story) -> None:
-    await others_bindings_stay(story)
+@pytest.mark.parametrize("labels", [{}, MANAGED_BY], ids=["plain", "with our label"])
+async def test_q31_role_bindings_of_others_are_left_alone(story: Story, labels: dict[str, str]) -> None:
+    await others_bindings_stay(story, labels)
 
 
 def test_every_defect_has_a_test() -> None:
