@@ -248,8 +248,9 @@ def _comparable(value: Any) -> Any:
 
 
 def _names(message: str, change: Change) -> bool:
-    words = [word for word in re.split(r"[.\[\]*]+", change.path) if word]
-    return any(word in message for word in words)
+    """Does it say which field it is about? A word as common as `name`, `key` or `type` is no answer."""
+    words = re.split(r"[.\[\]*]+", change.path)
+    return any(word in message for word in words if len(word) > len("value"))
 
 
 def _same(got: Snapshot, wanted: Snapshot, what: str) -> None:

@@ -23,6 +23,9 @@ _ROUTING = {
     builtin.HTTPRoute: ("HttpRouteFailed", "HttpRoute"),
 }
 
+_ASKED_BY = {builtin.NetworkPolicy: "spec.networkPolicyEgressRules and spec.networkPolicyAdditionalEgressRules"}
+"""Fields of the spec that have other names in the child that is refused for them."""
+
 
 @dataclass(frozen=True)
 class Rollout:
@@ -187,7 +190,9 @@ def _failed(failures: Sequence[Failure]) -> tuple[str, str]:
 
 
 def _apply_error(failure: Failure) -> str:
-    return f"apply {failure.kind.kind}/{failure.key.name}: {failure.message}"
+    fields = _ASKED_BY.get(failure.kind) if failure.reason == "ApplyFailed" else None
+    hint = f" (look at {fields})" if fields else ""
+    return f"apply {failure.kind.kind}/{failure.key.name}: {failure.message}{hint}"
 
 
 def _status(
