@@ -9,7 +9,7 @@ from pathlib import Path
 
 from modelyard.cli.laptop.layout import Layout
 from modelyard.cli.output import Failed
-from modelyard.local.network.addresses import ClusterRange, RangeTaken, claim
+from modelyard.local.network.addresses import ClusterRange, RangeTaken, claim, hold
 
 _GATEWAY = 8443
 """Tried first; it is the port in the docs."""
@@ -56,14 +56,9 @@ def choose(layout: Layout) -> Network:
 
 
 def _hold(port: int) -> socket.socket | None:
-    """The gateway opens the port only later; until then an abstract socket keeps it, which the kernel drops with us."""
-    lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        lock.bind(f"\0modelyard-gateway-{port}")
-    except OSError:
-        lock.close()
-        return None
-    if not _is_free(port):
+    """The gateway opens the port only later; until then a lock keeps it."""
+    lock = hold(f"gateway-{port}")
+    if lock is not None and not _is_free(port):
         lock.close()
         return None
     return lock

@@ -45,7 +45,7 @@ def claim(directory: Path) -> ClusterRange:
     record = directory / "network.json"
     if record.exists():
         number = int(json.loads(record.read_text())["range"])
-        lock = _hold(number)
+        lock = hold(f"range-{number}")
         if lock is None:
             raise RangeTaken(
                 f"the addresses 127.{number}.0.0/16 of the cluster in {directory} are in use by another cluster; "
@@ -56,7 +56,7 @@ def claim(directory: Path) -> ClusterRange:
     count = _LAST - _FIRST + 1
     for step in range(count):
         number = _FIRST + (start + step) % count
-        lock = _hold(number)
+        lock = hold(f"range-{number}")
         if lock is not None:
             temporary = record.with_suffix(".tmp")
             temporary.write_text(json.dumps({"range": number}))
@@ -65,11 +65,12 @@ def claim(directory: Path) -> ClusterRange:
     raise RangeTaken("every address range of the loopback is held by a cluster; stop one (`modelyard down`)")
 
 
-def _hold(number: int) -> socket.socket | None:
-    # An abstract socket name is a lock that cannot be left behind: the kernel drops it with the process.
+def hold(name: str) -> socket.socket | None:
+    """A lock of this machine, or None where another process has it. It cannot be left behind: it is an abstract socket name,
+    which the kernel drops with the process."""
     lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        lock.bind(f"\0modelyard-range-{number}")
+        lock.bind(f"\0modelyard-{name}")
     except OSError:
         lock.close()
         return None
