@@ -51,7 +51,8 @@ async def test_the_controllers_bring_the_example_to_its_end(api: Api, file: Path
     if api.real:
         pytest.skip("needs no cluster: runs on the embedded server in make test")
     asked, others = sorted_out(file)
-    operators = [*load(BUILT, {}), *shared({})]
+    operators = load(BUILT, {})
+    operators += shared({}, operators)
     plans = await simulate(operators, [(each.kind, each.resource) for each in asked], others, "kubernetes")
     for each, plan in zip(asked, plans, strict=True):
         if each.controller is None:

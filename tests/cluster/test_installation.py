@@ -48,7 +48,8 @@ class Installation:
         self.api = api
         self.home = home
         environ = {"POD_NAMESPACE": home, "REGISTRIES_NAMESPACE": home}
-        self.operators: list[Operator] = [demo({}), *load(["mlflow", "model-registry"], environ), *shared(environ)]
+        self.operators: list[Operator] = [demo({}), *load(["mlflow", "model-registry"], environ)]
+        self.operators += shared(environ, self.operators)
         self.forbidden: list[str] = []
         self._made: list[tuple[Kind, Object]] = []
 
@@ -158,6 +159,7 @@ async def test_a_plane_with_the_generated_role_does_all_its_work(api: Api, insta
             await until(partial(_says, user, kind, resource, condition), f"{title} says {condition}")
         for name in ("hi", "registry", "generated-postgres", "model-catalog"):
             await until(partial(_there, user, Deployment, Key(home, name)), f"Deployment {name} is there")
+        await until(partial(_there, user, Secret, Key(home, "mlflow-tls")), "the server has its certificate")
         await plane.manager.idle(quiet=0.3)
         for kind, resource, _ in made:
             await user.delete(kind, *key_of(resource))

@@ -27,9 +27,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     try:
         # The page shows what the code declares, not what this machine's environment sets.
-        common = [operator for operator in shared({}) if args.operator in (None, operator.name)]
+        everything = load(None, {})
+        common = [operator for operator in shared({}, everything) if args.operator in (None, operator.name)]
         named = common and args.operator
-        operators = [*([] if named else load([args.operator] if args.operator else None, {})), *common]
+        operators = [*([] if named else load([args.operator], {}) if args.operator else everything), *common]
     except UnknownOperator as error:
         raise Failed(str(error)) from None
     flows = [flow_of(operator) for operator in operators]

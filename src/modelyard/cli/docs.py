@@ -49,7 +49,8 @@ def run(args: argparse.Namespace) -> int:
 
 def pages(root: Path) -> dict[Path, str]:
     """Every generated file by its path, from what the code declares: no setting of this machine shows."""
-    operators, common = load(None, {}), shared({})
+    operators = load(None, {})
+    common = shared({}, operators)
     made: dict[Path, str] = {}
     for operator in operators:
         made[Path("docs/dataflow") / f"{operator.name}.md"] = markdown(flow_of(operator))

@@ -54,10 +54,10 @@ def load_operators(names: list[str] | None, environ: Mapping[str, str] | None = 
         raise Failed(str(error)) from None
 
 
-def load_shared(environ: Mapping[str, str] | None = None) -> list[Operator]:
-    """What runs besides them."""
+def with_shared(chosen: list[Operator], environ: Mapping[str, str] | None = None) -> list[Operator]:
+    """The chosen operators, and what runs besides them."""
     try:
-        return shared(os.environ if environ is None else environ)
+        return [*chosen, *shared(os.environ if environ is None else environ, chosen)]
     except ValueError as error:
         raise Failed(str(error)) from None
 
@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
         raise Failed(f"--replicas {args.replicas}: at least one is needed; to stop the plane scale its Deployment to 0")
     # As the process will see it: the role must fit the namespaces that the operators will act in.
     environ = {**os.environ, "POD_NAMESPACE": args.namespace}
-    operators = [*load_operators(operator_names(args), environ), *load_shared(environ)]
+    operators = with_shared(load_operators(operator_names(args), environ), environ)
     names = {setting.name for operator in operators for setting in operator.settings} - {"POD_NAMESPACE"}
     settings = {name: os.environ[name] for name in names if name in os.environ}
     made = manifests(operators, Choice(args.namespace, args.image, args.replicas, args.watch_namespace, settings))

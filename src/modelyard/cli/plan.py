@@ -22,7 +22,7 @@ from rich.text import Text
 
 from modelyard.cli.connection import connection_arguments, plane_settings, with_client
 from modelyard.cli.files import read_all
-from modelyard.cli.manifests import load_operators, load_shared, operator_names, operators_argument
+from modelyard.cli.manifests import load_operators, operator_names, operators_argument, with_shared
 from modelyard.cli.output import Failed, output_argument, print_json, show, yaml_text
 from modelyard.kube.client import Client
 from modelyard.kube.errors import ApiError
@@ -82,11 +82,11 @@ def _offline(args: argparse.Namespace, objects: Sequence[Object]) -> tuple[list[
     # Only here: the API server needs packages that a plan on a cluster does not.
     from modelyard.cli.simulation import simulate
 
-    operators, common = load_operators(operator_names(args)), load_shared()
+    operators = load_operators(operator_names(args))
     asked, others = sort_out(operators, objects)
     resources = [(each.kind, each.resource) for each in asked]
     try:
-        return asked, asyncio.run(simulate([*operators, *common], resources, others, args.platform))
+        return asked, asyncio.run(simulate(with_shared(operators), resources, others, args.platform))
     except ApiError as error:
         raise Failed(f"it would be refused: {error}") from None
     except TimeoutError:

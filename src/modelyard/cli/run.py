@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from modelyard.cli.connection import connection_arguments, with_client
-from modelyard.cli.manifests import load_operators, load_shared, operator_names, operators_argument
+from modelyard.cli.manifests import load_operators, operator_names, operators_argument, with_shared
 from modelyard.cli.output import Failed
 from modelyard.cli.plane import Plane, PlaneOptions
 from modelyard.kube.client import Client
@@ -61,7 +61,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     configure(json={"auto": None, "json": True, "human": False}[args.log_format], level=args.log_level)
-    operators = [*load_operators(operator_names(args)), *load_shared()]
+    operators = with_shared(load_operators(operator_names(args)))
     options = PlaneOptions(
         home=args.home,
         watch_namespace=args.namespace,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from types import MappingProxyType
 from typing import cast
 
-from modelyard.runtime.operator import BuildOperator, Operator
+from modelyard.runtime.operator import BuildOperator, BuildShared, Operator
 
 BUILT: Mapping[str, str] = MappingProxyType(
     {
@@ -43,13 +43,9 @@ def load(names: Iterable[str] | None, environ: Mapping[str, str]) -> list[Operat
             raise UnknownOperator(f"operator {name!r} is not built yet; there are: {', '.join(BUILT)}")
         if name not in BUILT:
             raise UnknownOperator(f"there is no operator {name!r}; there are: {', '.join(BUILT)}")
-    return [_build(BUILT[name], environ) for name in wanted]
+    return [cast(BuildOperator, import_module(BUILT[name]).operator)(environ) for name in wanted]
 
 
-def shared(environ: Mapping[str, str]) -> list[Operator]:
-    """What runs besides the operators that were chosen."""
-    return [_build(module, environ) for module in SHARED.values()]
-
-
-def _build(module: str, environ: Mapping[str, str]) -> Operator:
-    return cast(BuildOperator, import_module(module).operator)(environ)
+def shared(environ: Mapping[str, str], chosen: Sequence[Operator]) -> list[Operator]:
+    """What runs besides the operators that were chosen, where these need it."""
+    return [cast(BuildShared, import_module(module).operator)(environ, chosen) for module in SHARED.values()]

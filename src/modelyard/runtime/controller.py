@@ -120,7 +120,7 @@ class Controller:
         timeout: float = 60.0,
         resync: float | None = None,
         ready_condition: str = "Ready",
-        namespace: str | None = None,
+        namespaces: Iterable[str] = (),
         predecessor: Predecessor | None = None,
     ) -> None:
         self.name = name
@@ -137,7 +137,8 @@ class Controller:
         self.timeout = timeout
         self.resync = resync
         self.ready_condition = ready_condition
-        self.namespace = namespace
+        self.namespaces = tuple(sorted(set(namespaces)))
+        """The only ones in which resources of the For kind are looked at; none: all."""
         self.predecessor = predecessor
         """Another operator for the same resources: waited for while it runs, then taken over from."""
         if predecessor is not None:
@@ -157,6 +158,10 @@ class Controller:
         if isinstance(self.for_, Fixed):
             return self.for_.keys
         return [key_of(resource) for resource in reader.list(self.kind)] if self.kind is not None else []
+
+    def minds(self, namespace: str) -> bool:
+        """Are resources in this namespace looked at?"""
+        return not self.namespaces or namespace in self.namespaces
 
     @property
     def kind(self) -> Kind | None:

@@ -89,7 +89,9 @@ class Engine:
         """Every key that there is: something changed that concerns them all."""
         kind = self.controller.kind
         for entry in self.shared.caches.list(kind) if kind else ():
-            self.wake(entry.key)
+            # Another controller may follow the kind in more places than this one.
+            if self.controller.minds(entry.key.namespace):
+                self.wake(entry.key)
         if isinstance(self.controller.for_, Fixed):
             for key in self.controller.for_.keys:
                 self.wake(key)

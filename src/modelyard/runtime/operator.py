@@ -59,3 +59,5 @@ class Operator:
 
 BuildOperator: TypeAlias = Callable[[Mapping[str, str]], Operator]
 """Makes the operator from environment variables; a bad value is an error that names it."""
+BuildShared: TypeAlias = Callable[[Mapping[str, str], Sequence[Operator]], Operator]
+"""The same for what runs with any of them: it looks at what the operators declare, as they do not know it."""

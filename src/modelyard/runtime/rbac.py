@@ -66,15 +66,8 @@ def grants(
 
 
 def _add_controller(made: Grants, controller: Controller, limit: str | None) -> None:
-    kind = controller.kind
-    if kind is not None:
-        place = _place(kind, controller.namespace, limit)
-        patches = bool(controller.finalizer) or isinstance(controller.for_, Definition)
-        made.add(place, kind.group, kind.plural, (*READ, "patch") if patches else READ)
-        if not isinstance(controller.for_, Definition) or controller.for_.storage.status:
-            made.add(place, kind.group, f"{kind.plural}/status", ("get", "patch"))
-        # Owner references that block deletion need this where the API enforces it.
-        made.add(place, kind.group, f"{kind.plural}/finalizers", ("update",))
+    for namespace in controller.namespaces or (None,):
+        _add_resource(made, controller, namespace, limit)
     for owns in controller.owns:
         place = _place(owns.kind, owns.namespace, limit)
         made.add(place, owns.kind.group, owns.kind.plural, owns.verbs or (*READ, *WRITE))
@@ -83,6 +76,21 @@ def _add_controller(made: Grants, controller: Controller, limit: str | None) -> 
         names = (watch.name,) if watch.name else ()
         made.add(place, watch.kind.group, watch.kind.plural, watch.verbs or READ, names)
     add_permissions(made, controller.permissions)
+
+
+def _add_resource(made: Grants, controller: Controller, namespace: str | None, limit: str | None) -> None:
+    kind, definition = controller.kind, controller.for_ if isinstance(controller.for_, Definition) else None
+    if kind is None:
+        return
+    place = _place(kind, namespace, limit)
+    patches = bool(controller.finalizer) or definition is not None
+    made.add(place, kind.group, kind.plural, (*READ, "patch") if patches else READ)
+    # The engine writes the status of kinds that are ours; whoever writes that of another kind asks with a Permission.
+    if definition is not None and definition.storage.status:
+        made.add(place, kind.group, f"{kind.plural}/status", ("get", "patch"))
+    # Owner references that block deletion need this where the API enforces it.
+    if definition is not None or any("create" in (owns.verbs or WRITE) for owns in controller.owns):
+        made.add(place, kind.group, f"{kind.plural}/finalizers", ("update",))
 
 
 def add_permissions(made: Grants, permissions: Iterable[Permission]) -> None:

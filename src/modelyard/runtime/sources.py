@@ -96,7 +96,8 @@ class Sources:
     def all(self, limit: str | None) -> Iterable[tuple[Selection, Handler]]:
         controller = self._controller
         if controller.kind is not None:
-            yield selection_of(controller.kind, controller.namespace, None, limit), self._resource_changed
+            for namespace in controller.namespaces or (None,):
+                yield selection_of(controller.kind, namespace, None, limit), self._resource_changed
         for owns in controller.owns:
             yield selection_of(owns.kind, owns.namespace, owns.labels, limit), self._child_handler(owns)
         for watch in controller.watches:

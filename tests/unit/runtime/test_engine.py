@@ -570,6 +570,24 @@ async def test_a_plane_limited_to_a_namespace_leaves_the_others_alone() -> None:
         assert await bench.user.find(ConfigMap, "other", "c") is None
 
 
+async def test_a_controller_for_some_namespaces_leaves_the_others_alone() -> None:
+    made = controller(lambda r, w: Desired([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}}]))
+    made.namespaces = ("shop", "third")
+    # It sees them, as another follows the kind everywhere.
+    nosy = controller(lambda r, w: Desired(), name="nosy", owns=[])
+    async with running(made, nosy) as bench:
+        for name in ("other", "third"):
+            await bench.user.create(Namespace, {"metadata": {"name": name}})
+            elsewhere = obj(GREETING.kind, "hi", spec={})
+            elsewhere["metadata"]["namespace"] = name
+            await bench.user.create(GREETING.kind, elsewhere)
+        await bench.greet()
+        bench.manager.engine("greetings").wake_all()
+        await bench.manager.idle()
+        found = {name: await bench.user.find(ConfigMap, name, "c") is not None for name in ("shop", "other", "third")}
+        assert found == {"shop": True, "other": False, "third": True}
+
+
 async def test_without_the_lease_nothing_is_done_and_with_it_everything() -> None:
     lease = LeaseSettings("plane", "shop")
     async with running(controller(lambda r, w: Desired([config()])), lease=lease, identity="one") as bench:

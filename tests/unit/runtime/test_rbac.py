@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from modelyard.kube.builtin import ClusterRoleBinding, ConfigMap, Deployment, Secret
+from modelyard.kube.builtin import ClusterRoleBinding, ConfigMap, Deployment, Secret, Service
 from modelyard.kube.crd import Definition, Resource, Version
 from modelyard.kube.kinds import Object
 from modelyard.runtime.controller import Controller, Owns, Permission, Watch
@@ -46,6 +46,23 @@ def test_a_plane_limited_to_a_namespace_needs_cluster_rules_only_for_cluster_sco
     assert allowed(made.rules("shop"), "apps", "deployments")
     assert allowed(made.rules(""), "apps", "deployments") == set()
     assert allowed(made.rules(""), "rbac.authorization.k8s.io", "clusterrolebindings")
+
+
+def test_a_controller_for_some_namespaces_has_roles_there_and_nothing_in_the_cluster() -> None:
+    made = grants([Controller("x", Service, owns=[Owns(Secret, namespace="a")], namespaces=["a", "b"])])
+    assert allowed(made.rules(""), "", "services") == allowed(made.rules(""), "", "secrets") == set()
+    assert allowed(made.rules("b"), "", "services") == {"get", "list", "watch"}
+    assert allowed(made.rules("a"), "", "services/finalizers") == {"update"}
+
+
+def test_the_status_of_a_kind_that_is_not_ours_is_not_ours_to_write() -> None:
+    rules = grants([Controller("x", Service, owns=[Secret])]).rules("")
+    assert allowed(rules, "", "services/status") == set()
+
+
+def test_owner_references_that_nobody_makes_need_no_right() -> None:
+    rules = grants([Controller("x", ConfigMap, owns=[Owns(ConfigMap, verbs=("get", "patch"))])]).rules("")
+    assert allowed(rules, "", "configmaps/finalizers") == set()
 
 
 def test_manifests_bind_every_role_to_the_service_account() -> None:

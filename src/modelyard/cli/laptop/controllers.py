@@ -37,7 +37,8 @@ async def run(layout: Layout) -> None:
     try:
         names = [name for name in os.environ.get("MODELYARD_OPERATORS", "").split(",") if name]
         settings = {**laptop_settings(os.environ), **os.environ}
-        operators = [*load(names or None, settings), *shared(settings)]
+        operators = load(names or None, settings)
+        operators += shared(settings, operators)
         await install(client, os.environ.get("MODELYARD_PLATFORM", "kubernetes"))
         more = workload_controllers(VolumeDirectories(layout.volumes), _binder(client))
         options = PlaneOptions(

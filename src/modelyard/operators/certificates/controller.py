@@ -19,6 +19,7 @@ from modelyard.kube.objects import (
     resource_version_of,
 )
 from modelyard.operators.certificates.config import CertificateSettings, Issuer
+from modelyard.operators.certificates.reach import Reach
 from modelyard.operators.parts import build
 from modelyard.runtime.certificates import is_good, issue, renewed_ca, service_names
 from modelyard.runtime.controller import Controller, Fixed, MapFn, Owns, Reader, Watch
@@ -60,14 +61,18 @@ def ca_controller(settings: CertificateSettings) -> Controller:
     return controller
 
 
-def certificate_controller(settings: CertificateSettings, groups: Set[str]) -> Controller:
+def certificate_controller(settings: CertificateSettings, groups: Set[str], reach: Reach = Reach()) -> Controller:
     """Issues for Services whose controller is a custom resource of one of these API groups; no others are touched."""
     controller = Controller(
         "serving-certificates",
         builtin.Service,
-        owns=[Owns(builtin.Secret, labels=ISSUED), Owns(builtin.Certificate, optional=True)],
+        namespaces=() if reach.everywhere else reach.namespaces,
+        owns=[
+            *(Owns(builtin.Secret, labels=ISSUED, namespace=place) for place in reach.places),
+            *(Owns(builtin.Certificate, optional=True, namespace=place) for place in reach.places),
+        ],
         watches=[
-            Watch(builtin.Secret, to=_users(groups), namespace=settings.namespace, labels=CA),
+            Watch(builtin.Secret, to=_users(groups, reach), namespace=settings.namespace, labels=CA),
             Watch(builtin.ConsoleLink, optional=True),
         ],
     )
@@ -150,11 +155,12 @@ def _certificate(service: Object, secret: str, settings: CertificateSettings) ->
     return build.obj(builtin.Certificate, secret, namespace_of(service), spec=spec)
 
 
-def _users(groups: Set[str]) -> MapFn:
+def _users(groups: Set[str], reach: Reach) -> MapFn:
     """The CA wakes all Services that ask for a certificate."""
 
     def users(secret: Object, reader: Reader) -> Iterable[Key]:
-        return [key_of(service) for service in reader.list(builtin.Service) if wanted_secret(service, groups)]
+        services = [service for place in reach.places for service in reader.list(builtin.Service, place)]
+        return [key_of(service) for service in services if wanted_secret(service, groups)]
 
     return users
 

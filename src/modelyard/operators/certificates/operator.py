@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from modelyard.operators.certificates.config import DEFAULT_NAMESPACE, CertificateSettings
 from modelyard.operators.certificates.controller import ca_controller, certificate_controller
+from modelyard.operators.certificates.reach import reach_of
 from modelyard.runtime.operator import Operator, Setting
 
 GROUPS = frozenset(
@@ -19,13 +20,15 @@ GROUPS = frozenset(
 """The API groups whose resources own Services that ask for certificates; and controllers without a resource that make some."""
 
 
-def operator(environ: Mapping[str, str]) -> Operator:
+def operator(environ: Mapping[str, str], chosen: Sequence[Operator]) -> Operator:
+    """The issuer for the operators that were chosen, in their namespaces."""
     settings = CertificateSettings.from_environ(environ)
+    reach = reach_of(chosen, GROUPS)
     return Operator(
         name="serving-certificates",
         title="Serving certificates",
         upstream="none",
-        controllers=[ca_controller(settings), certificate_controller(settings, GROUPS)],
+        controllers=[ca_controller(settings), certificate_controller(settings, GROUPS, reach)] if reach.places else [],
         settings=SETTINGS,
     )
 
