@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -9,6 +10,7 @@ from enum import Enum
 from modelyard.operators.parts.settings import Environ, SettingError
 
 DEFAULT_NAMESPACE = "modelyard"
+_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class Issuer(Enum):
@@ -33,6 +35,8 @@ class CertificateSettings:
     issuer_kind: str = "ClusterIssuer"
     issuer_name: str = ""
     """Of cert-manager."""
+    namespaces: tuple[str, ...] = ()
+    """Served like those of the operators."""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> CertificateSettings:
@@ -49,4 +53,12 @@ class CertificateSettings:
                 "SERVING_CERTIFICATES_ISSUER", reference, "write it as Issuer/NAME or ClusterIssuer/NAME"
             )
         namespace = env.text("POD_NAMESPACE", DEFAULT_NAMESPACE)
-        return cls(namespace, issuer, kind or "ClusterIssuer", name)
+        more = env.words("SERVING_CERTIFICATES_NAMESPACES")
+        for each in more:
+            if not _LABEL.fullmatch(each):
+                raise SettingError(
+                    "SERVING_CERTIFICATES_NAMESPACES",
+                    each,
+                    "name namespaces with commas between, such as team-a,team-b",
+                )
+        return cls(namespace, issuer, kind or "ClusterIssuer", name, more)

@@ -53,7 +53,7 @@ def ca_controller(settings: CertificateSettings) -> Controller:
         if issuer_of(settings, world) is not Issuer.OWN:
             return Desired(prune=False)  # It may be wanted again, and is harmless.
         known = world.get(builtin.Secret, settings.namespace, CA_SECRET)
-        pair, bundle = renewed_ca(_pair(known), _decoded(known, "ca.crt"), world.now)
+        pair, bundle = renewed_ca(_pair(known), decoded(known, "ca.crt"), world.now)
         data = {"tls.crt": _text(pair.certificate), "tls.key": _text(pair.key), "ca.crt": _text(bundle)}
         secret = build.obj(builtin.Secret, CA_SECRET, settings.namespace, CA, type="kubernetes.io/tls", data=data)
         return Desired([secret], requeue_after=RECHECK)
@@ -62,7 +62,8 @@ def ca_controller(settings: CertificateSettings) -> Controller:
 
 
 def certificate_controller(settings: CertificateSettings, groups: Set[str], reach: Reach = Reach()) -> Controller:
-    """Issues for Services whose controller is a custom resource of one of these API groups; no others are touched."""
+    """Issues for Services whose controller is a custom resource of one of these API groups, and in the platform's own
+    namespaces for those that people made; what another controller made is its own matter."""
     controller = Controller(
         "serving-certificates",
         builtin.Service,
@@ -79,7 +80,7 @@ def certificate_controller(settings: CertificateSettings, groups: Set[str], reac
 
     @controller.reconcile
     def reconcile(service: Object, world: World) -> Desired | Hold:
-        secret = wanted_secret(service, groups)
+        secret = wanted_secret(service, groups, reach.namespaces)
         issuer = issuer_of(settings, world)
         if not secret or issuer in (Issuer.OPENSHIFT, Issuer.NONE):
             return Desired()
@@ -88,9 +89,9 @@ def certificate_controller(settings: CertificateSettings, groups: Set[str], reac
                 return _without_cert_manager(secret)
             return Desired([_certificate(service, secret, settings)])
         ca = world.get(builtin.Secret, settings.namespace, CA_SECRET)
-        pair, bundle = _pair(ca), _decoded(ca, "ca.crt")
+        pair, bundle = _pair(ca), decoded(ca, "ca.crt")
         if pair is None:
-            return Hold("WaitingForCA", f"the CA in Secret {settings.namespace}/{CA_SECRET} does not exist yet")
+            return without_ca(settings)
         live = world.get(builtin.Secret, namespace_of(service), secret)
         if live is not None and annotations_of(live).get(CERTIFICATE_NAME) == secret:
             return _after_cert_manager(live, world)
@@ -99,6 +100,10 @@ def certificate_controller(settings: CertificateSettings, groups: Set[str], reac
         return Desired([_issued(service, secret, live, pair, bundle, world)], requeue_after=RECHECK)
 
     return controller
+
+
+def without_ca(settings: CertificateSettings) -> Hold:
+    return Hold("WaitingForCA", f"the CA in Secret {settings.namespace}/{CA_SECRET} does not exist yet")
 
 
 def _without_cert_manager(secret: str) -> Hold:
@@ -125,12 +130,15 @@ def issuer_of(settings: CertificateSettings, world: World) -> Issuer:
     return Issuer.OPENSHIFT if world.serves(builtin.ConsoleLink) else Issuer.OWN
 
 
-def wanted_secret(service: Object, groups: Set[str]) -> str:
-    """The Secret that a Service of ours asks for; empty for any other Service. Some of ours have no custom resource above them."""
-    owner = controller_of(service)
-    ours = owner is not None and group_of(str(owner.get("apiVersion") or "")) in groups
-    ours = ours or labels_of(service).get(OWNER_KIND) in groups
-    return annotations_of(service).get(ANNOTATION, "") if ours else ""
+def wanted_secret(service: Object, groups: Set[str], namespaces: Set[str] = frozenset()) -> str:
+    """The Secret that a Service asks for, if it is ours or someone's own in one of these namespaces; else empty."""
+    owner, maker = controller_of(service), labels_of(service).get(OWNER_KIND)
+    if owner is None and maker is None:
+        served = namespace_of(service) in namespaces
+    else:
+        # Some of ours have no custom resource above them.
+        served = maker in groups or (owner is not None and group_of(str(owner.get("apiVersion") or "")) in groups)
+    return annotations_of(service).get(ANNOTATION, "") if served else ""
 
 
 def names_of(service: Object) -> list[str]:
@@ -160,17 +168,18 @@ def _users(groups: Set[str], reach: Reach) -> MapFn:
 
     def users(secret: Object, reader: Reader) -> Iterable[Key]:
         services = [service for place in reach.places for service in reader.list(builtin.Service, place)]
-        return [key_of(service) for service in services if wanted_secret(service, groups)]
+        return [key_of(service) for service in services if wanted_secret(service, groups, reach.namespaces)]
 
     return users
 
 
 def _pair(secret: Object | None) -> Pair | None:
-    certificate, key = _decoded(secret, "tls.crt"), _decoded(secret, "tls.key")
+    certificate, key = decoded(secret, "tls.crt"), decoded(secret, "tls.key")
     return Pair(certificate, key) if certificate and key else None
 
 
-def _decoded(secret: Object | None, name: str) -> bytes:
+def decoded(secret: Object | None, name: str) -> bytes:
+    """A value of a Secret; empty where it is missing or unreadable."""
     try:
         return base64.b64decode(((secret or {}).get("data") or {}).get(name) or "", validate=True)
     except binascii.Error:

@@ -15,7 +15,7 @@ class Reach:
     """The issuer's rights, watches and customers follow from this."""
 
     namespaces: frozenset[str] = frozenset()
-    """The platform's own."""
+    """The platform's own: whatever asks for a certificate or for the CA in them gets it."""
     everywhere: bool = True
     """Some operator makes Services wherever its resources are; theirs are served in all namespaces."""
 

@@ -19,6 +19,7 @@ from modelyard.operators.certificates.controller import (
     certificate_controller,
     names_of,
 )
+from modelyard.operators.certificates.reach import Reach
 from modelyard.operators.parts.settings import SettingError
 from modelyard.runtime.controller import Fixed
 from modelyard.runtime.inmemory import NOW
@@ -28,13 +29,13 @@ GROUPS = frozenset({"mlflow.opendatahub.io"})
 HOME = "modelyard"
 
 
-def service(*, group: str = "mlflow.opendatahub.io", annotation: str = "mlflow-tls") -> Object:
+def service(*, group: str = "mlflow.opendatahub.io", annotation: str = "mlflow-tls", namespace: str = "ml") -> Object:
     owner = {"apiVersion": f"{group}/v1", "kind": "MLflow", "name": "mlflow", "uid": "u", "controller": True}
     metadata = {
         "name": "mlflow",
-        "namespace": "ml",
+        "namespace": namespace,
         "annotations": {ANNOTATION: annotation} if annotation else {},
-        "ownerReferences": [owner],
+        "ownerReferences": [owner] if group else [],
     }
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 8443}]}}
 
@@ -56,8 +57,9 @@ def stage(
     *objects: Object,
     served: tuple[Kind, ...] = (),
     settings: CertificateSettings = CertificateSettings(HOME),
+    reach: Reach = Reach(),
 ) -> Bench:
-    return bench(certificate_controller(settings, GROUPS), resource, objects, served=served)
+    return bench(certificate_controller(settings, GROUPS, reach), resource, objects, served=served)
 
 
 def secret(made: Bench, name: str = "mlflow-tls") -> Object | None:
@@ -96,11 +98,19 @@ def test_it_waits_for_the_ca() -> None:
 
 
 @pytest.mark.parametrize(
-    "other", [service(group="example.com"), service(annotation="")], ids=["not ours", "does not ask"]
+    "other",
+    [service(group="example.com"), service(annotation=""), service(group="", namespace="theirs")],
+    ids=["another controller's", "does not ask", "not in our namespaces"],
 )
 def test_other_services_are_left_alone(other: Object) -> None:
-    made = stage(other, authority())
+    made = stage(other, authority(), reach=Reach(frozenset({"ml"})))
     assert made.run().writes == ()
+
+
+def test_in_the_platforms_namespaces_a_service_that_a_person_made_may_ask() -> None:
+    made = stage(service(group=""), authority(), reach=Reach(frozenset({"ml"}), everywhere=False))
+    made.settle()
+    assert b"BEGIN CERTIFICATE" in decoded(secret(made), "tls.crt")
 
 
 def test_a_certificate_that_someone_put_there_is_left_alone() -> None:
@@ -206,6 +216,7 @@ def test_our_own_certificate_goes_when_another_issuer_is_chosen() -> None:
         ({"SERVING_CERTIFICATES": "magic"}, "use one of auto, own, cert-manager, openshift, none"),
         ({"SERVING_CERTIFICATES": "cert-manager"}, "name cert-manager's issuer"),
         ({"SERVING_CERTIFICATES_ISSUER": "Pod/x"}, "write it as Issuer/NAME or ClusterIssuer/NAME"),
+        ({"SERVING_CERTIFICATES_NAMESPACES": "a b"}, "name namespaces with commas between"),
     ],
 )
 def test_bad_settings_are_named(environ: dict[str, str], said: str) -> None:
