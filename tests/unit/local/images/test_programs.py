@@ -24,8 +24,32 @@ def test_s3_takes_seaweeds_arguments_and_configuration(tmp_path: Path) -> None:
             "-s3.cert.file=/tls/tls.crt", "-s3.key.file=/tls/tls.key", "-s3.port.https=8334"]  # fmt: skip
     found = s3.read_settings(argv, {})
     assert (found.directory, found.port, found.keys, found.https_port) == ("/data", 8333, [("a", "b")], 8334)
-    assert "--cert" in s3.command(found, "127.1.1.1", tls=True)
-    assert "127.1.1.1:8333" in s3.command(found, "127.1.1.1")
+    argv = s3.program(found, "127.1.1.1", "/tmp/x")
+    assert argv[3:8] == ["127.1.1.1", "8334", "/tls/tls.crt", "/tls/tls.key", "127.1.1.1:8333"]
+    assert argv[8:13] == ["rclone", "serve", "s3", "--addr", "127.1.1.1:8333"]
+
+
+@pytest.mark.parametrize("option", ["--certs-dir={}", "--certs-dir {}", "-S {}"])
+def test_s3_speaks_https_alone_where_minio_finds_its_certificate(tmp_path: Path, option: str) -> None:
+    argv = ["server", *option.format(tmp_path).split(), "/data", "--address", ":9000"]
+    (tmp_path / "public.crt").write_text("certificate")
+    plain = s3.program(s3.read_settings(argv, {}), "127.1.1.1", "/tmp/x")
+    assert plain[:5] == ["rclone", "serve", "s3", "--addr", "127.1.1.1:9000"], "as MinIO: both files, or none"
+    (tmp_path / "private.key").write_text("key")
+    found = s3.read_settings(argv, {})
+    assert found.directory == "/data"
+    secure = s3.program(found, "127.1.1.1", "/tmp/x")
+    assert secure[3:7] == ["127.1.1.1", "9000", str(tmp_path / "public.crt"), str(tmp_path / "private.key")]
+    assert not [word for word in secure if word == "127.1.1.1:9000"], "nothing listens without TLS"
+    assert secure[7] == "unix:///tmp/x/s3"
+
+
+def test_s3_looks_for_minios_certificate_in_its_home(tmp_path: Path) -> None:
+    certificates = tmp_path / ".minio" / "certs"
+    certificates.mkdir(parents=True)
+    for name in ("public.crt", "private.key"):
+        (certificates / name).write_text("x")
+    assert s3.read_settings(["server", "/data"], {"HOME": str(tmp_path)}).https_port == 9000
 
 
 def test_postgres_reads_the_official_variables(tmp_path: Path) -> None:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
+
+_WITH_VALUE = {"address", "console-address", "dir", "certs-dir", "S", "config-dir", "C"}
 
 
 class Settings(NamedTuple):
     directory: str
     port: int
+    """Of plain HTTP; 0: none."""
     keys: list[tuple[str, str]]
     certificate: str = ""
     key: str = ""
     https_port: int = 0
+    """0: none."""
 
 
 def read_settings(arguments: list[str], environ: dict[str, str]) -> Settings:
@@ -36,10 +41,16 @@ def read_settings(arguments: list[str], environ: dict[str, str]) -> Settings:
         keys.append((user, secret))
     if not keys:
         keys.append(("minioadmin", "minioadmin"))
-    return Settings(
-        directory, port, keys, options.get("s3.cert.file", ""), options.get("s3.key.file", ""),
-        int(options.get("s3.port.https") or 0),
-    )  # fmt: skip
+    if seaweed:
+        certificate, key = options.get("s3.cert.file", ""), options.get("s3.key.file", "")
+        return Settings(directory, port, keys, certificate, key, int(options.get("s3.port.https") or 0))
+    # MinIO speaks HTTPS, and nothing else, where it finds both of these files.
+    home = environ.get("HOME") or "/root"
+    certificates = Path(options.get("certs-dir") or options.get("S") or f"{home}/.minio/certs")
+    public, private = certificates / "public.crt", certificates / "private.key"
+    if public.is_file() and private.is_file():
+        return Settings(directory, 0, keys, str(public), str(private), port)
+    return Settings(directory, port, keys)
 
 
 def split(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
@@ -53,30 +64,35 @@ def split(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
             words.append(word)
             continue
         name, equals, value = word.lstrip("-").partition("=")
-        if not equals and rest and not rest[0].startswith("-") and name in ("address", "console-address", "dir"):
+        if not equals and rest and not rest[0].startswith("-") and name in _WITH_VALUE:
             value = rest.pop(0)
         options[name] = value
     return options, words
 
 
-def command(settings: Settings, host: str, *, tls: bool = False) -> list[str]:
-    port = settings.https_port if tls else settings.port
-    argv = ["rclone", "serve", "s3", "--addr", f"{host}:{port}", "--vfs-cache-mode", "off", "--config", "/dev/null"]
+def command(settings: Settings, address: str) -> list[str]:
+    argv = ["rclone", "serve", "s3", "--addr", address, "--vfs-cache-mode", "off", "--config", "/dev/null"]
     argv += ["--cache-dir", "/tmp/rclone"]
     for access, secret in settings.keys:
         argv += ["--auth-key", f"{access},{secret}"]
-    if tls:
-        argv += ["--cert", settings.certificate, "--key", settings.key]
     return [*argv, settings.directory]
+
+
+def program(settings: Settings, host: str, directory: str) -> list[str]:
+    """What to become: rclone, or what speaks TLS in front of it. A socket that nobody else needs goes into the directory."""
+    address = f"{host}:{settings.port}" if settings.port else f"unix://{directory}/s3"
+    if not (settings.https_port and settings.certificate):
+        return command(settings, address)
+    front = [sys.executable, "-I", str(Path(__file__).with_name("s3_tls.py")), host, str(settings.https_port)]
+    return [*front, settings.certificate, settings.key, address, *command(settings, address)]
 
 
 def main(arguments: list[str]) -> None:
     host, rest = arguments[0], arguments[1:]
     settings = read_settings(rest, dict(os.environ))
     Path(settings.directory).mkdir(parents=True, exist_ok=True)
-    if settings.https_port and settings.certificate and os.fork() == 0:
-        os.execvp("rclone", command(settings, host, tls=True))
-    os.execvp("rclone", command(settings, host))
+    argv = program(settings, host, tempfile.mkdtemp(dir="/tmp"))
+    os.execvp(argv[0], argv)
 
 
 if __name__ == "__main__":
