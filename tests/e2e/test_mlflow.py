@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import socket
 import ssl
 import subprocess
 import urllib.request
@@ -22,6 +23,7 @@ from tests.e2e.laptop import Laptop
 EXAMPLES = Path(__file__).parents[2] / "examples" / "mlflow"
 EXAMPLE = EXAMPLES / "minimal.yaml"
 STORES = [EXAMPLES / name for name in ("postgres.yaml", "minio.yaml", "postgres-and-s3.yaml")]
+STORES_TLS = [EXAMPLES / name for name in ("postgres-tls.yaml", "minio-tls.yaml", "stores-tls.yaml")]
 NS = "opendatahub"
 
 LOG_A_RUN = """
@@ -269,6 +271,46 @@ def test_the_sample_stores_hold_an_mlflows_data(kubectl_program: str, tmp_path: 
         assert ports == {"postgres-service": [5432], "minio-service": [9000]}
     finally:
         laptop.stop()
+
+
+def test_the_sample_stores_with_tls_hold_an_mlflows_data(kubectl_program: str, tmp_path: Path) -> None:
+    """The three examples as they are: our own CA signs for both stores, and the server trusts no one else."""
+    laptop = Laptop(tmp_path / "cluster", kubectl_program)
+    laptop.start(*STORES_TLS)
+    try:
+        token = member(laptop, "team-a", "alice", "edit")
+        run = client(laptop, token, LOG_A_RUN)
+        assert client(laptop, token, READ_A_RUN, run)["note"] == "hello"
+        assert run in _sql(laptop, "select run_uuid from runs")
+        used = "select distinct ssl from pg_stat_ssl join pg_stat_activity using (pid) where usename = 'mlflow'"
+        clients = f"{used} and client_addr is not null and pid <> pg_backend_pid()"
+        assert _sql(laptop, clients).split() == ["t"]
+        assert f"{run}/artifacts/note.txt" in in_pod(laptop, "minio-deployment", "find /data/mlflow")
+        port = laptop.get("service", "minio-service", "-n", NS)["spec"]["ports"][0]
+        assert (port["name"], port["port"]) == ("https", 9000)
+        with pytest.raises(ssl.SSLCertVerificationError, match=r"self-signed|unable to get local issuer"):
+            _handshake(laptop, ssl.create_default_context())
+        ca = laptop.get("configmap", "mlflow-ca-bundle", "-n", NS)["data"]["service-ca.crt"]
+        assert "minio-service.opendatahub.svc" in _handshake(laptop, ssl.create_default_context(cadata=ca))
+    finally:
+        laptop.stop()
+
+
+def _sql(cluster: Laptop, query: str) -> str:
+    program = "PGPASSWORD=$POSTGRES_PASSWORD psql -U $POSTGRES_USER -d $POSTGRES_DB -tAc"
+    return in_pod(cluster, "postgres-deployment", f'{program} "{query}"')
+
+
+def _handshake(cluster: Laptop, context: ssl.SSLContext) -> list[str]:
+    """The names that the S3 store's certificate is for, if the context trusts it."""
+    pods = cluster.get("pods", "-n", NS, "-l", "app=mlflow-minio")["items"]
+    address = pods[0]["status"]["podIP"]
+    with (
+        socket.create_connection((address, 9000), timeout=10) as plain,
+        context.wrap_socket(plain, server_hostname="minio-service.opendatahub.svc.cluster.local") as secure,
+    ):
+        found: Any = secure.getpeercert()
+        return [name for kind, name in found["subjectAltName"] if kind == "DNS"]
 
 
 def in_pod(cluster: Laptop, deployment: str, command: str) -> str:

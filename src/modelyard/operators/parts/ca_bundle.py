@@ -72,7 +72,10 @@ done
 
 @dataclass(frozen=True)
 class Source:
-    """A ConfigMap whose `*.crt` and `*.pem` keys are trusted, and where it is mounted."""
+    """A ConfigMap whose `*.crt` and `*.pem` keys are trusted, and where it is mounted.
+
+    So is `service-ca.crt`, which is put into a ConfigMap that asks for the CA of serving certificates.
+    """
 
     config_map: str
     path: str
