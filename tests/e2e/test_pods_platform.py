@@ -23,7 +23,7 @@ from tests.e2e.pods import NAMESPACE, Plane, is_ready, plane
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 POSTGRES = {
-    "image": "postgres:17",
+    "image": "postgres:18",
     "env": [
         {"name": "POSTGRES_USER", "value": "mlflow"},
         {"name": "POSTGRES_DB", "value": "mydatabase"},

@@ -25,8 +25,8 @@ def test_s3_takes_seaweeds_arguments_and_configuration(tmp_path: Path) -> None:
     found = s3.read_settings(argv, {})
     assert (found.directory, found.port, found.keys, found.https_port) == ("/data", 8333, [("a", "b")], 8334)
     argv = s3.program(found, "127.1.1.1", "/tmp/x")
-    assert argv[3:8] == ["127.1.1.1", "8334", "/tls/tls.crt", "/tls/tls.key", "127.1.1.1:8333"]
-    assert argv[8:13] == ["rclone", "serve", "s3", "--addr", "127.1.1.1:8333"]
+    assert argv[3:9] == ["http", "127.1.1.1", "8334", "/tls/tls.crt", "/tls/tls.key", "127.1.1.1:8333"]
+    assert argv[9:14] == ["rclone", "serve", "s3", "--addr", "127.1.1.1:8333"]
 
 
 @pytest.mark.parametrize("option", ["--certs-dir={}", "--certs-dir {}", "-S {}"])
@@ -39,9 +39,9 @@ def test_s3_speaks_https_alone_where_minio_finds_its_certificate(tmp_path: Path,
     found = s3.read_settings(argv, {})
     assert found.directory == "/data"
     secure = s3.program(found, "127.1.1.1", "/tmp/x")
-    assert secure[3:7] == ["127.1.1.1", "9000", str(tmp_path / "public.crt"), str(tmp_path / "private.key")]
+    assert secure[3:8] == ["http", "127.1.1.1", "9000", str(tmp_path / "public.crt"), str(tmp_path / "private.key")]
     assert not [word for word in secure if word == "127.1.1.1:9000"], "nothing listens without TLS"
-    assert secure[7] == "unix:///tmp/x/s3"
+    assert secure[8] == "unix:///tmp/x/s3"
 
 
 def test_s3_looks_for_minios_certificate_in_its_home(tmp_path: Path) -> None:
@@ -76,6 +76,33 @@ def test_postgres_reads_red_hats_variables() -> None:
 def test_postgres_without_a_password_says_which_variable_is_missing(env: dict[str, str]) -> None:
     with pytest.raises(SystemExit, match="PASSWORD"):
         postgres.read_settings(env)
+
+
+def test_postgres_with_tls_is_behind_what_speaks_it(tmp_path: Path) -> None:
+    settings = postgres.read_settings({"POSTGRES_PASSWORD": "p", "PGDATA": "/data"})
+    plain = postgres.program(settings, "127.1.1.1", ["-c", "max_connections=7"], str(tmp_path))
+    assert plain == [
+        "postgres",
+        "-D",
+        "/data",
+        "-h",
+        "127.1.1.1",
+        "-c",
+        "unix_socket_directories=",
+        "-c",
+        "max_connections=7",
+    ]
+    arguments = ["-c", "ssl=on", "--ssl-cert-file=/ssl/server.crt", "-cmax_connections=7", "-p", "5433", "-d", "1"]
+    argv = postgres.program(settings, "127.1.1.1", arguments, str(tmp_path))
+    assert argv[3:9] == [
+        "postgres", "127.1.1.1", "5433", "/ssl/server.crt", "/data/server.key", f"unix://{tmp_path}/.s.PGSQL.5433",
+    ]  # fmt: skip
+    assert argv[9:] == [
+        "postgres", "-D", "/data", "-d", "1", "--max_connections=7", "--port=5433",
+        f"--unix_socket_directories={tmp_path}", "--listen_addresses=", f"--hba_file={tmp_path}/pg_hba.conf",
+    ]  # fmt: skip
+    rules = (tmp_path / "pg_hba.conf").read_text()
+    assert rules == "local all all scram-sha-256\n", "who comes through the front needs the password"
 
 
 def test_names_and_literals_are_quoted() -> None:

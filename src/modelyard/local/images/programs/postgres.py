@@ -110,8 +110,54 @@ def main(arguments: list[str]) -> None:
     if stale.exists():
         # Pods do not share a database directory; the process that wrote this was killed with its pod.
         stale.unlink()
-    command = ["postgres", "-D", str(settings.directory), "-h", host, "-c", "unix_socket_directories=", *rest]
+    command = program(settings, host, rest, tempfile.mkdtemp(dir="/tmp"))
     os.execvp(command[0], command)
+
+
+def program(settings: Settings, host: str, arguments: list[str], directory: str) -> list[str]:
+    """What to become: the server, or what speaks TLS in front of it, as these binaries cannot. Between the two is a socket in
+    the directory, with rules of its own: who comes from there has come from anywhere."""
+    server = ["postgres", "-D", str(settings.directory)]
+    given, others = split(arguments)
+    if given.get("ssl", "off").lower() not in ("on", "true", "yes", "1"):
+        return [*server, "-h", host, "-c", "unix_socket_directories=", *arguments]
+    port = given.get("port", "5432")
+    rules = Path(directory) / "pg_hba.conf"
+    rules.write_text(f"local all all {settings.method}\n")
+    # Names of files are relative to the database.
+    certificate = settings.directory / given.get("ssl_cert_file", "server.crt")
+    key = settings.directory / given.get("ssl_key_file", "server.key")
+    front = [sys.executable, "-I", str(Path(__file__).with_name("tls_front.py")), "postgres", host, port]
+    kept = [f"--{name}={value}" for name, value in given.items() if not name.startswith("ssl")]
+    private = [f"--unix_socket_directories={directory}", "--listen_addresses=", f"--hba_file={rules}"]
+    return [
+        *front,
+        str(certificate),
+        str(key),
+        f"unix://{directory}/.s.PGSQL.{port}",
+        *server,
+        *others,
+        *kept,
+        *private,
+    ]
+
+
+def split(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
+    """The settings among the arguments (`-c name=value`, `--name=value`, `-p port`) by name, and the other arguments."""
+    given: dict[str, str] = {}
+    others: list[str] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word in ("-c", "-p") and rest:
+            word += rest.pop(0)
+        text = f"port={word[2:]}" if word.startswith("-p") else word[2:] if word.startswith(("-c", "--")) else ""
+        name, equals, value = text.partition("=")
+        if equals:
+            given[name.replace("-", "_")] = value
+        else:
+            others.append(word)
+    return given, others
 
 
 if __name__ == "__main__":

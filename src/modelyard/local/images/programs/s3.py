@@ -83,7 +83,14 @@ def program(settings: Settings, host: str, directory: str) -> list[str]:
     address = f"{host}:{settings.port}" if settings.port else f"unix://{directory}/s3"
     if not (settings.https_port and settings.certificate):
         return command(settings, address)
-    front = [sys.executable, "-I", str(Path(__file__).with_name("s3_tls.py")), host, str(settings.https_port)]
+    front = [
+        sys.executable,
+        "-I",
+        str(Path(__file__).with_name("tls_front.py")),
+        "http",
+        host,
+        str(settings.https_port),
+    ]
     return [*front, settings.certificate, settings.key, address, *command(settings, address)]
 
 

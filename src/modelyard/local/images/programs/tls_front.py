@@ -1,6 +1,7 @@
-"""Speaks TLS in front of rclone, which refuses uploads that do not say their length; S3 clients send such over TLS.
+"""Speaks TLS in front of a server that cannot, or not as its clients need it: our PostgreSQL is built without, and rclone refuses
+uploads that do not say their length, which S3 clients send over TLS.
 
-Standard library only. Like MinIO, it takes a renewed certificate without a restart.
+Standard library only. A renewed certificate is taken without a restart.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import ssl
+import struct
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -26,11 +28,46 @@ _OURS = {"connection", "expect", "transfer-encoding", "content-length"}
 """Headers that the next hop gets from us; no client signs the first three."""
 
 
+_SSL_REQUEST, _GSS_REQUEST = (struct.pack("!II", 8, code) for code in (80877103, 80877104))
+"""How a client of PostgreSQL asks for an encrypted session."""
+
+
 class BadRequest(Exception):
     """What came is no HTTP request that we understand."""
 
 
-async def forward(client: Streams, upstream: Upstream) -> None:
+async def forward_postgres(client: Streams, upstream: Upstream, context: ssl.SSLContext) -> None:
+    """A session: a client asks for TLS before it says anything else. One that does not is served as it is, as `ssl=on` has it."""
+    reader, writer = client
+    try:
+        first = await reader.readexactly(len(_SSL_REQUEST))
+        if first == _GSS_REQUEST:
+            writer.write(b"N")
+            first = await reader.readexactly(len(_SSL_REQUEST))
+        if first == _SSL_REQUEST:
+            writer.write(b"S")
+            await writer.start_tls(context)
+            first = b""
+        answers, requests = await upstream()
+        requests.write(first)
+        await asyncio.gather(_pump(reader, requests), _pump(answers, writer))
+    except (OSError, asyncio.IncompleteReadError):
+        pass  # The client has gone, or was none: a probe only looks whether the port is open.
+    finally:
+        writer.close()
+
+
+async def _pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+    """Until one of them has gone; then the other goes too."""
+    try:
+        while piece := await source.read(PIECE):
+            target.write(piece)
+            await target.drain()
+    finally:
+        target.close()
+
+
+async def forward_http(client: Streams, upstream: Upstream) -> None:
     """One request of a connection, and the end of it: the answer says so, and clients open another."""
     reader, writer = client
     try:
@@ -124,16 +161,22 @@ def load(context: ssl.SSLContext, certificate: str, key: str, loaded: bytes = b"
 
 @asynccontextmanager
 async def serving(
-    host: str, port: int, certificate: str, key: str, upstream: Upstream, interval: float = RELOAD
+    protocol: str, host: str, port: int, certificate: str, key: str, upstream: Upstream, interval: float = RELOAD
 ) -> AsyncIterator[int]:
     """Listens with this certificate, and gives the port; what is asked there goes to the server behind."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     load(context, certificate, key)
 
-    async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await forward((reader, writer), upstream)
+    async def http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await forward_http((reader, writer), upstream)
 
-    server = await asyncio.start_server(accepted, host, port, ssl=context)
+    async def postgres(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await forward_postgres((reader, writer), upstream, context)
+
+    if protocol == "http":
+        server = await asyncio.start_server(http, host, port, ssl=context)
+    else:
+        server = await asyncio.start_server(postgres, host, port)
     fresh = asyncio.create_task(keep_fresh(context, certificate, key, interval))
     try:
         yield int(server.sockets[0].getsockname()[1])
@@ -142,11 +185,11 @@ async def serving(
         server.close()
 
 
-async def run(host: str, port: int, certificate: str, key: str, behind: str, argv: list[str]) -> int:
+async def run(protocol: str, host: str, port: int, certificate: str, key: str, behind: str, argv: list[str]) -> int:
     """Runs the server behind for as long as it lives; its end is ours."""
     process = await asyncio.create_subprocess_exec(*argv)
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, process.terminate)
+        asyncio.get_running_loop().add_signal_handler(number, process.send_signal, number)
 
     async def upstream() -> Streams:
         path = behind.removeprefix("unix://")
@@ -162,11 +205,11 @@ async def run(host: str, port: int, certificate: str, key: str, behind: str, arg
             await asyncio.sleep(0.05)
             continue
         probe.close()
-        async with serving(host, port, certificate, key, upstream):
+        async with serving(protocol, host, port, certificate, key, upstream):
             await process.wait()
     return process.returncode
 
 
 if __name__ == "__main__":
-    address, number, *rest = sys.argv[1:]
-    raise SystemExit(asyncio.run(run(address, int(number), rest[0], rest[1], rest[2], rest[3:])))
+    protocol, address, number, certificate, key, behind, *argv = sys.argv[1:]
+    raise SystemExit(asyncio.run(run(protocol, address, int(number), certificate, key, behind, argv)))

@@ -1,17 +1,19 @@
-"""TLS in front of the S3 server: uploads of unknown length get one, and a renewed certificate is used at once."""
+"""TLS in front of a server: uploads of unknown length get one, PostgreSQL's clients ask first, a renewed certificate is used at once."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from modelyard.kube.times import utc_now
-from modelyard.local.images.programs import s3_tls
+from modelyard.local.images.programs import tls_front
 from modelyard.runtime.certificates import issue, make_ca
 from modelyard.runtime.pairs import Pair
 
@@ -45,7 +47,9 @@ async def front(
     files = write(directory, issue(CA, [HOST], utc_now()))
     async with (
         server,
-        s3_tls.serving(HOST, 0, *files, lambda: asyncio.open_unix_connection(directory / "s3"), 0.01) as port,
+        tls_front.serving(
+            "http", HOST, 0, *files, lambda: asyncio.open_unix_connection(directory / "s3"), 0.01
+        ) as port,
     ):
         yield port, asked
 
@@ -100,6 +104,33 @@ async def test_what_cannot_be_read_is_refused(tmp_path: Path, line: bytes) -> No
         answer = await ask(port, b"PUT /b/k HTTP/1.1\r\n" + line + b"\r\n\r\nnothing\r\n")
     assert answer.startswith(b"HTTP/1.1 400 Bad Request")
     assert asked == []
+
+
+async def test_a_client_of_postgres_asks_for_tls_before_it_says_anything(tmp_path: Path) -> None:
+    async def behind(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"heard " + await reader.readexactly(12))
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_unix_server(behind, tmp_path / "s")
+    files = write(tmp_path, issue(CA, [HOST], utc_now()))
+    upstream = partial(asyncio.open_unix_connection, tmp_path / "s")
+    async with server, tls_front.serving("postgres", HOST, 0, *files, upstream) as port:
+        for asked in (b"", struct.pack("!II", 8, 80877104)):
+            reader, writer = await asyncio.open_connection(HOST, port)
+            if asked:
+                writer.write(asked)
+                assert await reader.readexactly(1) == b"N", "Kerberos is not offered"
+            writer.write(struct.pack("!II", 8, 80877103))
+            assert await reader.readexactly(1) == b"S"
+            await writer.start_tls(TRUST, server_hostname=HOST)
+            writer.write(b"a startup..?")
+            assert await reader.read() == b"heard a startup..?"
+            writer.close()
+        reader, writer = await asyncio.open_connection(HOST, port)
+        writer.write(b"in the clear")
+        assert await reader.read() == b"heard in the clear"
+        writer.close()
 
 
 async def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None:
