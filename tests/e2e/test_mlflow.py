@@ -158,7 +158,10 @@ def test_70_a_fresh_mlflow_is_migrated_and_answers(cluster: Laptop) -> None:
 
     connection = Named(service["spec"]["clusterIP"], 8443, timeout=20)
     connection.request("GET", "/mlflow/api/3.0/mlflow/server-info")
-    assert connection.getresponse().status == 200
+    answer = connection.getresponse()
+    assert (answer.status, bool(answer.read())) == (200, True)
+    connection.request("GET", "/mlflow/version")
+    assert connection.getresponse().read().decode() == status(cluster)["version"]
 
 
 def test_the_gateway_leads_to_it(cluster: Laptop) -> None:

@@ -34,6 +34,9 @@ DOWNGRADE = "MigrationDowngradeRefused"
 
 _FORCED = {reason: f"Force{reason}" for reason in (RUNNING, SCALING_DOWN, RESTART, ROLLOUT, PREFLIGHT, IMAGE_MISMATCH)}
 
+_NEVER_BEGAN = frozenset((DOWNGRADE, IMAGE_MISMATCH, _FORCED[IMAGE_MISMATCH]))
+"""Refusals that left everything as it was: once nobody asks any more, there is nothing to finish."""
+
 
 class JobState(Enum):
     ABSENT = "absent"
@@ -171,7 +174,7 @@ def state_of(observed: Observed) -> str:
 def is_requested(o: Observed) -> bool:
     if o.forced or o.version != o.supported:
         return True
-    if o.recorded is not None and o.recorded_reason != DOWNGRADE:
+    if o.recorded is not None and o.recorded_reason not in _NEVER_BEGAN:
         return o.recorded.get("status") != "True"
     return _failed_before(o) or o.mode == "Always"
 

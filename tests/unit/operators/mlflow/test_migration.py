@@ -217,6 +217,9 @@ def test_every_row_is_reached() -> None:
         ({"version": "3.14.0", "condition": recorded("MigrationRunning")}, True),
         ({"version": "3.14.0", "condition": recorded("MigrationFailed", "False", 0)}, True),
         ({"version": "3.14.0", "condition": recorded("MigrationDowngradeRefused", "False")}, False),
+        ({"version": "3.14.0", "condition": recorded("MigrationImageMismatch", "False")}, False),
+        ({"version": "3.14.0", "condition": recorded("ForceMigrationImageMismatch", "False")}, False),
+        ({"version": "3.14.0", "mode": "Always", "condition": recorded("MigrationImageMismatch", "False")}, True),
     ],
 )
 def test_when_a_migration_is_asked_for(seen: dict[str, Any], requested: bool) -> None:
