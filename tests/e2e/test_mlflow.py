@@ -18,6 +18,7 @@ import pytest
 
 from modelyard.local.images.build import Builder
 from modelyard.local.images.recipes.mlflow import recipe
+from modelyard.operators.mlflow.facts import FORCE_MIGRATE
 from tests.e2e.laptop import Laptop
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "mlflow"
@@ -208,6 +209,24 @@ def test_71_a_namespace_keeps_its_artifacts_in_its_own_bucket(cluster: Laptop) -
         return str(location).startswith("s3://ds-team-bucket/experiments/")
 
     cluster.wait(follows, "new experiments are in the namespace's bucket")
+
+
+def test_a_forced_migration_asks_the_image_first_and_keeps_the_data(cluster: Laptop, alice: str) -> None:
+    run = client(cluster, alice, LOG_A_RUN)
+    (before,) = cluster.get("jobs", "-n", NS)["items"]
+    cluster.kubectl("annotate", "mlflow", "mlflow", f"{FORCE_MIGRATE}=now")
+    cluster.wait(
+        lambda: FORCE_MIGRATE not in cluster.get("mlflow", "mlflow")["metadata"].get("annotations", {}),
+        "the migration is over",
+        seconds=180,
+    )
+    cluster.wait(lambda: _available(cluster), "MLflow is available again", seconds=60)
+    jobs = {job["metadata"]["name"]: job for job in cluster.get("jobs", "-n", NS)["items"]}
+    assert jobs.pop(before["metadata"]["name"])["metadata"]["uid"] != before["metadata"]["uid"]
+    ((name, asked),) = jobs.items()
+    assert name.startswith("mlflow-pf-")
+    assert asked["status"]["succeeded"] == 1
+    assert client(cluster, alice, READ_A_RUN, run)["note"] == "hello"
 
 
 def test_deleted_runs_are_collected_and_the_rest_survives_a_restart(cluster: Laptop, alice: str) -> None:

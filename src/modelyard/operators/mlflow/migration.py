@@ -79,8 +79,10 @@ class Observed:
     now: datetime
     remaining: int = 0
     """Server pods that still exist."""
+    asks_for_pods: bool = False
+    """The Deployment wants a server."""
     scaled_down: bool = True
-    """The Deployment asks for no pods, and its controller has seen that."""
+    """It wants none, and its controller has seen that."""
     other_job: str = ""
     """An unfinished migration Job of another generation."""
     image_vouched: bool = True
@@ -213,7 +215,9 @@ def _retry_at(o: Observed, job: JobSeen) -> datetime:
 
 
 def _needs_preflight(o: Observed) -> bool:
-    return o.serving and not o.image_vouched and o.preflight.state is not JobState.SUCCEEDED
+    """Would a server be stopped for an image that nobody knows?"""
+    to_be_stopped = o.remaining > 0 or o.asks_for_pods
+    return to_be_stopped and not o.image_vouched and o.preflight.state is not JobState.SUCCEEDED
 
 
 # What is done

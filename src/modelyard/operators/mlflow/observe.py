@@ -129,6 +129,7 @@ def observe_migration(mlflow: MLflow, facts: Facts, world: World) -> Observed:
         preflight=_job_seen(preflight, jobs.get(preflight), facts, world),
         now=world.now,
         remaining=max(len(pods), _replicas(deployment)),
+        asks_for_pods=deployment is not None and spec_of(deployment).get("replicas") != 0,
         scaled_down=_is_scaled_down(deployment),
         other_job=next((job for job in sorted(jobs) if job != name and _is_unfinished_migration(jobs[job])), ""),
         image_vouched=settings.image_vouched and facts.image(mlflow) == settings.image,

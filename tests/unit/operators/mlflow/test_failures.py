@@ -106,6 +106,17 @@ async def test_a_configured_pair_that_does_not_match_is_found_while_the_server_r
     await story.condition("Migration", status="Unknown", reason="MigrationPreflight")
 
 
+async def test_a_first_server_is_not_asked_before_its_migration(story: Story) -> None:
+    await story.start(image=MINE, image_vouched=False)
+    await story.create()
+    await story.yard.until(builtin.Job, JOB)
+    # The Deployment changes before its controller has looked at it: still there is no server to be stopped.
+    await story.yard.deployment_has("mlflow", 0)
+    await story.edit(podLabels={"a": "b"})
+    await story.yard.quiet()
+    assert not [name for name in await story.yard.names(builtin.Job) if "-pf-" in name]
+
+
 async def test_a_refused_image_is_asked_again_when_that_is_forced(story: Story) -> None:
     await story.start()
     await story.settled()

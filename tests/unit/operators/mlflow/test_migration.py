@@ -283,6 +283,7 @@ anything = st.builds(
     preflight=jobs,
     now=st.just(NOW),
     remaining=st.integers(0, 2),
+    asks_for_pods=st.booleans(),
     scaled_down=st.booleans(),
     other_job=st.sampled_from(["", "other"]),
     image_vouched=st.booleans(),
@@ -322,5 +323,11 @@ def test_a_server_is_never_started_before_its_database_is_migrated(observed: Obs
 def test_a_server_is_not_stopped_for_an_image_that_was_not_asked(observed: Observed) -> None:
     asked = observed.image_vouched or observed.preflight.state is SUCCEEDED
     failed_before = observed.job.state is FAILED or state_of(observed) == "failed for good before"
-    if observed.serving and not asked and not failed_before:
+    if (observed.remaining or observed.asks_for_pods) and not asked and not failed_before:
         assert next_step(observed).scale is not Scale.ZERO
+
+
+@given(anything)
+def test_where_no_server_is_to_be_stopped_no_image_is_asked(observed: Observed) -> None:
+    if not observed.remaining and not observed.asks_for_pods:
+        assert next_step(observed).action is not JobAction.CREATE_PREFLIGHT
