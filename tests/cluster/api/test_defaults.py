@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from modelyard.kube import builtin
+from modelyard.kube.errors import Invalid
 from modelyard.kube.kinds import Kind, Object
 from tests.cluster.api.calls import call
 from tests.cluster.conftest import Api
@@ -418,6 +419,29 @@ class TestServices:
         assert 30000 <= made["ports"][0]["nodePort"] <= 32767
         again = (await api.client.update(builtin.Service, body))["spec"]
         assert again == made
+
+    async def test_one_port_in_two_protocols_has_one_node_port_from_the_start_and_two_when_one_comes_later(
+        self, api: Api
+    ) -> None:
+        namespace = await api.namespace()
+        tcp, udp, again = (
+            {"name": n, "port": 80, "protocol": p} for n, p in (("t", "TCP"), ("u", "UDP"), ("a", "TCP"))
+        )
+
+        def body(*ports: Object) -> Object:
+            return {
+                "metadata": {"name": "a", "namespace": namespace},
+                "spec": {"type": "NodePort", "ports": list(ports)},
+            }
+
+        with pytest.raises(Invalid) as refused:
+            await api.client.create(builtin.Service, body(tcp, again))
+        assert [cause["field"] for cause in refused.value.causes] == ["spec.ports[1].nodePort", "spec.ports[1]"]
+        both = (await api.client.create(builtin.Service, body(tcp, udp)))["spec"]["ports"]
+        assert both[0]["nodePort"] == both[1]["nodePort"]
+        await api.client.update(builtin.Service, body(tcp))
+        later = (await api.client.update(builtin.Service, body(tcp, udp)))["spec"]["ports"]
+        assert later[0]["nodePort"] == both[0]["nodePort"] != later[1]["nodePort"]
 
     async def test_types_change_with_what_belongs_to_them(self, api: Api) -> None:
         namespace = await api.namespace()

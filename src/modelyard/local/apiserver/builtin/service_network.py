@@ -82,7 +82,7 @@ class ServiceNetwork:
     def family(self) -> str:
         return "IPv6" if self.network.version == 6 else "IPv4"
 
-    def allocate(self, obj: Object) -> None:
+    def allocate(self, obj: Object, *, created: bool = False) -> None:
         """Fills in the addresses and ports that the Service needs and did not name."""
         spec, key = obj["spec"], _key(obj)
         if spec.get("type") == "ExternalName":
@@ -94,12 +94,12 @@ class ServiceNetwork:
             spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False
         )
         if wanted:
-            self._allocate_ports(spec, key)
+            self._allocate_ports(spec, key, created=created)
         local = spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
         if local and not spec.get("healthCheckNodePort"):
             spec["healthCheckNodePort"] = self._free_port("TCP", key, set())
 
-    def _allocate_ports(self, spec: dict[str, Any], key: str) -> None:
+    def _allocate_ports(self, spec: dict[str, Any], key: str, *, created: bool) -> None:
         used = {
             (port["nodePort"], port.get("protocol", "TCP")) for port in spec.get("ports") or () if port.get("nodePort")
         }
@@ -111,9 +111,9 @@ class ServiceNetwork:
             if port.get("nodePort"):
                 continue
             protocol = port.get("protocol", "TCP")
-            # The same port in another protocol gets the same node port where it can.
-            twin = shared.get(port.get("port", 0))
-            if twin is not None and (twin, protocol) not in used and self._ports.get((twin, protocol), key) == key:
+            # In a new Service the same port gets the same node port: in another protocol that is right, and else it is refused.
+            twin = shared.get(port.get("port", 0)) if created else None
+            if twin is not None and self._ports.get((twin, protocol), key) == key:
                 port["nodePort"] = twin
             else:
                 port["nodePort"] = self._free_port(protocol, key, {number for number, _ in used})

@@ -43,7 +43,7 @@ class ServiceStrategy(BuiltinStrategy):
             spec["clusterIPs"] = [spec["clusterIP"]]
         self._families(spec, None)
         unaddressed = not spec.get("clusterIPs")
-        self._network.allocate(obj)
+        self._network.allocate(obj, created=True)
         if unaddressed and spec.get("clusterIPs") and not obj["metadata"].get("name"):
             # The address is taken in the Service's name, before the Service is looked at.
             why = f'IPAddress.networking.k8s.io "{spec["clusterIP"]}" is invalid: spec.parentRef.name: Required value'
