@@ -12,7 +12,7 @@ from modelyard.operators.mlflow.facts import FORCE_MIGRATE
 from modelyard.operators.mlflow.namespace_rbac import MANAGED_BY
 from modelyard.operators.mlflow.rules import MANAGED_ENV
 from tests.cluster.mlflow.scenarios.admission import accepted
-from tests.cluster.mlflow.scenarios.migrations import FAR_AHEAD, failed
+from tests.cluster.mlflow.scenarios.migrations import earlier_pods_do_not_count, failed
 from tests.cluster.mlflow.scenarios.platform import others_bindings_stay
 from tests.cluster.mlflow.scenarios.rendering import ARCHIVAL, GC
 from tests.cluster.mlflow.scenarios.routing import namesakes_stay
@@ -86,13 +86,7 @@ async def test_q12_the_pods_of_a_deleted_job_go_with_it(story: Story) -> None:
 
 
 async def test_q12_pods_of_an_earlier_job_of_the_same_name_do_not_count(story: Story) -> None:
-    await story.start()
-    await story.create()
-    await story.yard.until(builtin.Job, JOB)
-    await story.yard.job_pod(JOB, "db-migrate", exit_code=11, orphan="of-an-older-job")
-    await story.yard.job_fails(JOB, message="x", at=FAR_AHEAD)
-    condition = await story.condition("Migration", status="Unknown", reason="MigrationRetrying")
-    assert condition["message"].startswith("x Retrying")
+    await earlier_pods_do_not_count(story)
 
 
 @pytest.mark.parametrize("labels", [{}, MANAGED_BY], ids=["plain", "with our label"])

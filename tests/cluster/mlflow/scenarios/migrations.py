@@ -238,3 +238,14 @@ async def the_migration_job_is_the_servers_pod_without_its_server(story: Story) 
     assert "resourceClaims" not in job.pod
     assert job.spec["ttlSecondsAfterFinished"] == 86400
     assert job.spec["backoffLimit"] == 3
+
+
+async def earlier_pods_do_not_count(story: Story) -> None:
+    """Pods of a Job that had the name before say nothing about this one (Q12)."""
+    await story.start()
+    await story.create()
+    await story.yard.until(builtin.Job, JOB)
+    await story.yard.job_pod(JOB, "db-migrate", exit_code=11, orphan="of-an-older-job")
+    await story.yard.job_fails(JOB, message="x", at=FAR_AHEAD)
+    condition = await story.condition("Migration", status="Unknown", reason="MigrationRetrying")
+    assert condition["message"].startswith("x Retrying")

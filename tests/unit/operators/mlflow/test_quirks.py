@@ -19,7 +19,7 @@ from modelyard.operators.mlflow.facts import CONFIG_DIGEST, DELETE_STORAGE, FORC
 from modelyard.operators.mlflow.namespace_rbac import MANAGED_BY
 from modelyard.operators.parts.network import BackendTLSPolicy
 from modelyard.runtime.inmemory import MemoryCluster
-from tests.cluster.mlflow.scenarios.migrations import FAR_AHEAD, older_version
+from tests.cluster.mlflow.scenarios.migrations import FAR_AHEAD, earlier_pods_do_not_count, older_version
 from tests.cluster.mlflow.scenarios.platform import others_bindings_stay
 from tests.cluster.mlflow.scenarios.rendering import ARCHIVAL, GC
 from tests.cluster.mlflow.scenarios.routing import namesakes_stay
@@ -280,12 +280,7 @@ async def test_q11_migrations_are_under_their_own_policy_alone(story: Story) -> 
 
 
 async def test_q12_pods_of_an_earlier_job_of_the_same_name_do_not_count(story: Story) -> None:
-    await story.start()
-    await story.create()
-    await story.yard.until(builtin.Job, JOB)
-    await story.yard.job_pod(JOB, "db-migrate", exit_code=11, orphan="of-an-older-job")
-    await story.yard.job_fails(JOB, message="x", at=FAR_AHEAD)
-    await story.condition("Migration", status="Unknown", reason="MigrationRetrying")
+    await earlier_pods_do_not_count(story)
 
 
 async def test_q13_the_migration_waits_for_terminating_pods(story: Story) -> None:
