@@ -54,11 +54,11 @@ def test_addresses_outside_the_range_are_refused() -> None:
         assert "the provided network does not match the current range" in str(network.problems(obj)[0])
 
 
-def test_same_port_in_two_protocols_shares_a_node_port() -> None:
+def test_same_port_in_two_protocols_shares_a_node_port_in_a_new_service() -> None:
     network, _ = attached()
     ports = [{"port": 53, "protocol": "TCP"}, {"port": 53, "protocol": "UDP"}, {"port": 54, "protocol": "TCP"}]
     obj = service("dns", type="NodePort", ports=ports)
-    network.allocate(obj)
+    network.allocate(obj, created=True)
     first, second, third = (port["nodePort"] for port in obj["spec"]["ports"])
     assert first == second
     assert first != third
