@@ -139,7 +139,9 @@ MASKS: tuple[Mask, ...] = (
     field_mask("cluster addresses", "each server allots its own at random", "clusterIP", "clusterIPs", keep=("None", ["None"])),
     text_mask("addresses in texts", "each server allots its own at random", r"\b10\.96\.\d+\.\d+\b", "IP"),
     text_mask("ports in tables", "each server allots its own at random", r"(\d:)3\d{4}(/(TCP|UDP))", r"\1PORT\2"),
-    text_mask("ports in texts", "each server allots its own at random", r"\ADuplicate value: 3\d{4}\Z", "Duplicate value: PORT"),
+    text_mask(
+        "ports in texts", "each server allots its own at random", r"(\A|nodePort: )(Duplicate value: )3\d{4}\b", r"\1\2PORT"
+    ),
     field_mask("certificates", "each server has its own authority", "ca.crt"),
     Mask("ages", "seconds since the creation, by each server's own clock", _ages),
     Mask("column descriptions", "Kubernetes' are its API's prose, ours are our own words", _descriptions),
