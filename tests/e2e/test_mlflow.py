@@ -276,18 +276,23 @@ def test_a_workspace_is_made_with_kubernetes_and_mlflow_says_so(
     assert remedy in answer["message"]
 
 
+def _keeps_a_run(laptop: Laptop) -> None:
+    """What is logged is read again, and lies in the two stores."""
+    token = member(laptop, "team-a", "alice", "edit")
+    run = client(laptop, token, LOG_A_RUN)
+    found = client(laptop, token, READ_A_RUN, run)
+    assert found == {"params": {"depth": "3"}, "metrics": {"accuracy": 0.9}, "note": "hello", "models": []}
+    runs = "PGPASSWORD=$POSTGRES_PASSWORD psql -U $POSTGRES_USER -d $POSTGRES_DB -tAc 'select run_uuid from runs'"
+    assert run in in_pod(laptop, "postgres-deployment", runs)
+    assert f"{run}/artifacts/note.txt" in in_pod(laptop, "minio-deployment", "find /data/mlflow")
+
+
 def test_the_sample_stores_hold_an_mlflows_data(kubectl_program: str, tmp_path: Path) -> None:
     """The three examples as they are: metadata in postgres-service:5432, artifacts in minio-service:9000."""
     laptop = Laptop(tmp_path / "cluster", kubectl_program)
     laptop.start(*STORES)
     try:
-        token = member(laptop, "team-a", "alice", "edit")
-        run = client(laptop, token, LOG_A_RUN)
-        found = client(laptop, token, READ_A_RUN, run)
-        assert found == {"params": {"depth": "3"}, "metrics": {"accuracy": 0.9}, "note": "hello", "models": []}
-        runs = "PGPASSWORD=$POSTGRES_PASSWORD psql -U $POSTGRES_USER -d $POSTGRES_DB -tAc 'select run_uuid from runs'"
-        assert run in in_pod(laptop, "postgres-deployment", runs)
-        assert f"{run}/artifacts/note.txt" in in_pod(laptop, "minio-deployment", "find /data/mlflow")
+        _keeps_a_run(laptop)
         ports = {
             name: [port["port"] for port in laptop.get("service", name, "-n", NS)["spec"]["ports"]]
             for name in ("postgres-service", "minio-service")
@@ -302,11 +307,7 @@ def test_the_sample_stores_with_tls_hold_an_mlflows_data(kubectl_program: str, t
     laptop = Laptop(tmp_path / "cluster", kubectl_program)
     laptop.start(*STORES_TLS)
     try:
-        token = member(laptop, "team-a", "alice", "edit")
-        run = client(laptop, token, LOG_A_RUN)
-        assert client(laptop, token, READ_A_RUN, run)["note"] == "hello"
-        assert run in _sql(laptop, "select run_uuid from runs")
-        assert f"{run}/artifacts/note.txt" in in_pod(laptop, "minio-deployment", "find /data/mlflow")
+        _keeps_a_run(laptop)
         port = laptop.get("service", "minio-service", "-n", NS)["spec"]["ports"][0]
         assert (port["name"], port["port"]) == ("https", 9000)
         ca = laptop.get("configmap", "mlflow-ca-bundle", "-n", NS)["data"]["service-ca.crt"]
@@ -317,11 +318,6 @@ def test_the_sample_stores_with_tls_hold_an_mlflows_data(kubectl_program: str, t
             assert f"{store}-service.opendatahub.svc" in names
     finally:
         laptop.stop()
-
-
-def _sql(cluster: Laptop, query: str) -> str:
-    program = "PGPASSWORD=$POSTGRES_PASSWORD psql -U $POSTGRES_USER -d $POSTGRES_DB -tAc"
-    return in_pod(cluster, "postgres-deployment", f'{program} "{query}"')
 
 
 def _handshake(cluster: Laptop, store: str, port: int, ask: bytes, context: ssl.SSLContext) -> list[str]:

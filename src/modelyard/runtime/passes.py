@@ -206,7 +206,7 @@ class Pass:
         """What went wrong, where no condition can say it: the resource's status is not ours to write."""
         if isinstance(self.controller.for_, Definition):
             return []
-        shown = [f for f in self.result.failures if f.retryable or f.reason != "NotServed"]
+        shown = worth_telling(self.result.failures)
         return [EventNote(f.reason, status.shortened(status.described(f)), "Warning") for f in shown]
 
     def _status_of_hold(self, hold: Hold, resource: Any) -> Object | None:
@@ -250,7 +250,7 @@ class Pass:
         if desired.prune and not unfinished:
             await self._prune(applier, wanted | set(desired.keep), failures)
         self.memory.keep_only(wanted)
-        if shown := [f for f in failures if f.retryable or f.reason != "NotServed"]:
+        if shown := worth_telling(failures):
             marks = [*marks, status.failed(shown, self._generation)]
         return Live(objects, tuple(failures), waiting, tuple(marks))
 
@@ -467,6 +467,11 @@ class Pass:
     def _requeue_at_most(self, seconds: float) -> None:
         now = self.result.requeue_after
         self.result.requeue_after = seconds if now is None else min(now, seconds)
+
+
+def worth_telling(failures: Sequence[Failure]) -> list[Failure]:
+    """Not that an optional kind is not served."""
+    return [f for f in failures if f.retryable or f.reason != "NotServed"]
 
 
 def may_be_replaced(key: Key, failures: Sequence[Failure]) -> bool:

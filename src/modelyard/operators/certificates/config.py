@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from modelyard.kube import names
 from modelyard.operators.parts.settings import Environ, SettingError
 
 DEFAULT_NAMESPACE = "modelyard"
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 class Issuer(Enum):
@@ -55,7 +54,7 @@ class CertificateSettings:
         namespace = env.text("POD_NAMESPACE", DEFAULT_NAMESPACE)
         more = env.words("SERVING_CERTIFICATES_NAMESPACES")
         for each in more:
-            if not _LABEL.fullmatch(each):
+            if names.dns_label(each):
                 raise SettingError(
                     "SERVING_CERTIFICATES_NAMESPACES",
                     each,

@@ -124,12 +124,11 @@ def reconcile_mlflow(mlflow: MLflow, world: World, settings: Settings) -> Desire
     facts = observe_facts(mlflow, settings, world)
     if (missing := _missing_ca(mlflow, facts, world)) is not None:
         return _stopped(mlflow, facts, "CABundleConfigMapError", missing, ready)
+    observed = observe_migration(mlflow, facts, world)
     try:
-        children(mlflow, facts)
+        return _desired(mlflow, facts, world, observed, next_step(observed), ready)
     except RenderError as error:
         return _stopped(mlflow, facts, "RenderFailed", f"Failed to render Helm chart: {error}", ready)
-    observed = observe_migration(mlflow, facts, world)
-    return _desired(mlflow, facts, world, observed, next_step(observed), ready)
 
 
 def _blocked(mlflow: MLflow, facts: Facts, gate: module.Gate, ready: Object) -> Hold:
@@ -191,7 +190,7 @@ def _desired(
 
 
 _RUNNING_SERVERS = (builtin.Deployment, builtin.ConfigMap, builtin.CronJob, builtin.ClusterRoleBinding)
-"""What a server that is left alone reads, runs beside, or has its rights from: made for it, and not for what is asked for now."""
+"""What a server that is left alone reads, runs beside, or has its rights from: made for it, and not for what the spec asks by then."""
 
 
 def _stages(mlflow: MLflow, facts: Facts, step: Step) -> list[Stage]:
@@ -269,8 +268,8 @@ def _events(
     ]
     recorded = observed.condition or {}
     # Of a Job that is only about to be made, the next pass tells.
-    made = step.action not in (JobAction.CREATE, JobAction.CREATE_PREFLIGHT)
-    if made and step.reason and (recorded.get("reason"), recorded.get("message")) != (step.reason, step.message):
+    news = (recorded.get("reason"), recorded.get("message")) != (step.reason, step.message)
+    if news and step.reason and not step.makes_job:
         bad = step.verdict is Verdict.FAILURE or step.reason == RETRYING
         notes.append(EventNote(step.reason, step.message, "Warning" if bad else "Normal"))
     if step.warning:

@@ -151,6 +151,10 @@ class Step:
     warning: str = ""
     """Said to people besides, when something takes too long."""
 
+    @property
+    def makes_job(self) -> bool:
+        return self.action in (JobAction.CREATE, JobAction.CREATE_PREFLIGHT)
+
 
 @dataclass(frozen=True)
 class Transition:

@@ -11,7 +11,7 @@ from modelyard.kube.kinds import Object
 from modelyard.kube.objects import generation_of, spec_of, status_of
 from modelyard.operators.mlflow.api import MLflow
 from modelyard.operators.mlflow.facts import Facts
-from modelyard.operators.mlflow.migration import SUCCEEDED, JobAction, Scale, Step, Verdict
+from modelyard.operators.mlflow.migration import SUCCEEDED, Scale, Step, Verdict
 from modelyard.operators.mlflow.observe import recorded_condition
 from modelyard.operators.mlflow.problems import Problem
 from modelyard.runtime.desired import Failure, Live
@@ -150,8 +150,7 @@ def _availability(conditions: Conditions, step: Step, server: Rollout) -> None:
 
 def _is_job_missing(step: Step, live: Live) -> bool:
     """Has the Job that this step makes not been made?"""
-    makes = step.action in (JobAction.CREATE, JobAction.CREATE_PREFLIGHT)
-    return makes and not any(kind == builtin.Job for kind, _ in live.objects)
+    return step.makes_job and not any(kind == builtin.Job for kind, _ in live.objects)
 
 
 def _in_the_way(failures: Sequence[Failure], *, stuck: bool) -> Failure | None:
