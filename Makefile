@@ -5,20 +5,21 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.ready
 PYTEST_ARGS ?=
 
-.PHONY: help up test test-real test-e2e test-chaos check docs clean
+.PHONY: help up test test-real test-e2e test-chaos check docs wheel image base-image locks clean
 help:  ## show the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
+
+# An environment whose interpreter is gone or too old is made again, however new its stamp is.
+ifneq ($(shell $(PY) -c 'import sys; print(sys.version_info >= (3, 11))' 2>/dev/null),True)
+.PHONY: $(STAMP)
+endif
 
 $(STAMP): requirements.lock pyproject.toml
-	@test -x $(PY) || python3 -m venv $(VENV)
-	@$(PY) -m pip --version >/dev/null 2>&1 || $(PY) -m ensurepip >/dev/null
-	$(PY) -m pip install -q --disable-pip-version-check --require-hashes -r tools/uv.lock
-	$(PY) -m uv pip sync -q --python $(PY) requirements.lock
-	$(PY) -m uv pip install -q --python $(PY) --no-deps --no-build-isolation -e .
+	@PYTHON="$(PYTHON)" tools/environment.sh $(VENV)
 	@touch $@
 
 up: $(STAMP)  ## a laptop cluster with MLflow
-	$(VENV)/bin/modelyard up --dir .up --apply examples/quickstart.yaml
+	$(VENV)/bin/modelyard up --dir .up --with mlflow
 
 test: $(STAMP)  ## pure tests, cluster tests on the embedded server, a sample of each sweep
 	$(PY) -m pytest -q -n 2 --dist worksteal tests/unit tests/cluster tests/chaos -m "not slow" $(PYTEST_ARGS)
@@ -42,6 +43,29 @@ check: $(STAMP)  ## linters, types, import directions, generated files
 
 docs: $(STAMP)  ## write the generated pages
 	$(PY) -m modelyard.cli.main docs
+
+wheel: $(STAMP)  ## build the wheel into dist
+	rm -f dist/modelyard-*.whl
+	$(PY) -m build --wheel --no-isolation --outdir dist .
+
+IMAGE ?= modelyard
+ENGINE ?= $(shell command -v docker || command -v podman)
+image: $(STAMP)  ## build the image of the plane: IMAGE=REGISTRY/modelyard, tagged with the version
+	@test -n "$(ENGINE)" || { echo "needs docker or podman, found none on PATH" >&2; exit 1; }
+	version=$$($(PY) -m tools.version) && $(ENGINE) build \
+	  --build-arg VERSION="$$version" \
+	  --build-arg REVISION="$$(git rev-parse HEAD)" \
+	  --build-arg CREATED="$$(date -u +%Y-%m-%dT%H:%M:%SZ)" \
+	  --tag "$(IMAGE):$$(echo "$$version" | tr + -)" .
+
+base-image: $(STAMP)  ## pin the newest digest of the base image in the Dockerfile
+	$(PY) -m tools.base_image
+
+locks: $(STAMP)  ## compile the lock files; ARGS=--upgrade takes newer versions
+	tools/locks.sh $(ARGS)
+
+bench-registry-server: $(STAMP)  ## the registry's REST server with 100,000 versions
+	$(PY) -m bench.registry_server
 
 bench-%: $(STAMP)  ## side-by-side benchmarks: apiserver, runtime, registry, up
 	$(PY) -m bench.$*

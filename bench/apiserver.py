@@ -10,6 +10,7 @@ import asyncio
 import json
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
@@ -18,7 +19,6 @@ from pathlib import Path
 
 from bench.measure import compile_modules, rss_mb
 from bench.widgets import WIDGET, define
-from modelyard.cli.laptop.supervisor import python
 from modelyard.kube import builtin
 from modelyard.kube.client import Client
 from modelyard.kube.config import connect
@@ -82,7 +82,7 @@ class Ours(Subject):
         compile_modules()
         started = time.perf_counter()
         process = subprocess.Popen(
-            python("modelyard.local.apiserver", "--dir", str(directory)),
+            [sys.executable, "-m", "modelyard.local.apiserver", "--dir", str(directory)],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             # As the real servers are: on a busy machine Linux shares the processors out by session.

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from greetings_operator import children
+from greetings_operator.api import GREETING, Greeting, GreetingStatus
 from modelyard.kube.builtin import ConfigMap, Deployment, Service, ServiceAccount
 from modelyard.kube.conditions import condition
 from modelyard.kube.kinds import Kind, Object
-from modelyard.operators.demo import children
-from modelyard.operators.demo.api import GREETING, Greeting, GreetingStatus
 from modelyard.operators.parts import build
-from modelyard.runtime.controller import Controller
-from modelyard.runtime.desired import Desired, Live
-from modelyard.runtime.world import World
+from modelyard.runtime.declaring.controller import Controller
+from modelyard.runtime.declaring.desired import Desired, Live
+from modelyard.runtime.declaring.world import World
 
 DEFINITION = replace(GREETING, versions=[GREETING.storage], conversion_path="")
 KIND = DEFINITION.kind
 MANAGER = "bench"
+IMAGE = "docker.io/library/python:3.12"
 
 
 def greeting(name: str, namespace: str) -> Object:
@@ -30,7 +31,7 @@ def kinds_and_objects(resource: Greeting) -> list[tuple[Kind, Object]]:
         (ConfigMap, children.config(resource)),
         (ServiceAccount, account),
         (Service, children.service(resource)),
-        (Deployment, children.deployment(resource, None)),
+        (Deployment, children.deployment(resource, None, IMAGE)),
     ]
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import kopf
 
 from bench.greetings import KIND, MANAGER, kinds_and_objects, status
+from greetings_operator.api import Greeting
 from modelyard.kube.config import connect
-from modelyard.operators.demo.api import Greeting
 
 
 @kopf.on.startup()

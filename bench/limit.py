@@ -20,8 +20,8 @@ from modelyard.kube.errors import AlreadyExists
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.objects import key_of, uid_of
 from modelyard.kube.transport import Around, Response, Sent, Transport
-from modelyard.runtime.controller import Controller
-from modelyard.runtime.manager import Manager
+from modelyard.runtime.declaring.controller import Controller
+from modelyard.runtime.process.manager import Manager
 
 CONCURRENCY = 32
 QUIET = 1.0

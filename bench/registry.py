@@ -21,8 +21,8 @@ from modelyard.kube.objects import key_of, resource_version_of
 from modelyard.operators.model_registry.api import MODEL_REGISTRY
 from modelyard.operators.model_registry.config import Settings
 from modelyard.operators.model_registry.controller import registry_controller
-from modelyard.runtime.controller import Controller
-from modelyard.runtime.manager import Manager
+from modelyard.runtime.declaring.controller import Controller
+from modelyard.runtime.process.manager import Manager
 from tests.real.cluster import RealCluster
 
 KIND = MODEL_REGISTRY.kind

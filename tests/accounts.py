@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 from modelyard.kube import builtin
 from modelyard.kube.client import Client
-from modelyard.kube.errors import AlreadyExists
+from modelyard.kube.errors import AlreadyExists, NotFound
 from modelyard.kube.kinds import Object
 from modelyard.kube.objects import key_of
 from modelyard.kube.transport import Around, Response, Sent, Transport
-from modelyard.runtime import rbac
-from modelyard.runtime.controller import Controller
+from modelyard.runtime.declaring import rbac
+from modelyard.runtime.declaring.controller import Controller
 from tests.chaos.faults import Answer
 
 NAME = "plane-under-test"
@@ -51,7 +51,8 @@ class Account:
 
     async def remove(self) -> None:
         for obj in self.objects:
-            await self.admin.delete(_KINDS[obj["kind"]], *key_of(obj))
+            with suppress(NotFound):  # It may have gone with its namespace.
+                await self.admin.delete(_KINDS[obj["kind"]], *key_of(obj))
 
 
 async def service_account(

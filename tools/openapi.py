@@ -67,7 +67,7 @@ def read(directory: Path) -> dict[str, Any]:
             name = short(full)
             definitions[name] = compact(schema)
             owners = schema.get("x-kubernetes-group-version-kind", ())
-            # A type such as DeleteOptions belongs to every group; it is no kind of its own.
+            # A type such as DeleteOptions belongs to every group; it is not a kind of its own.
             if len(owners) == 1:
                 owner = owners[0]
                 kinds["/".join(filter(None, (owner["group"], owner["version"], owner["kind"])))] = name

@@ -213,7 +213,7 @@ def a_scale(chance: Chance, name: str) -> Request:
 
 
 def a_raw_body(chance: Chance, kind: Kind) -> Request:
-    """What is no object of the kind at all, or not of the type that its header says."""
+    """What is not an object of the kind at all, or not of the type that its header says."""
     bodies: list[tuple[str, str, Any]] = [
         ("create", "", []),
         ("create", "", "text"),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from modelyard.kube.client import Client
 from modelyard.kube.transport import Sent
 from tests.chaos.faults import Fault, is_business
-from tests.chaos.sweeps import Step, Story, baseline, compare, play, points, virtually
+from tests.chaos.sweeps import Step, SweptScenario, baseline, compare, play, points, virtually
 
 
 class DeleteAfterWrite(Fault):
@@ -47,12 +48,12 @@ class DeleteAfterWrite(Fault):
         await self.end()
 
 
-def deleted_in_every_phase(story: Story, delete: Step, *, sample: int = 8) -> None:
+def deleted_in_every_phase(story: SweptScenario, delete: Step, *, sample: int = 8) -> None:
     """`story` makes and changes one resource and nothing else; `delete` ends it."""
     writes = baseline(story).writes
     begun = _with_steps(story, story.steps[0], delete)
     gone, _ = virtually(play(begun))
-    for number in points(len(writes), sample):
+    for number in points(story, len(writes), sample):
         fault = DeleteAfterWrite(number, delete)
         told = _with_steps(story, *map(fault.before_the_end, story.steps), fault.last)
         ending, _ = virtually(play(told, partial(_itself, fault)))
@@ -63,5 +64,5 @@ def _itself(fault: Fault) -> Fault:
     return fault
 
 
-def _with_steps(story: Story, *steps: Step) -> Story:
-    return Story(**{**story.__dict__, "steps": steps})
+def _with_steps(story: SweptScenario, *steps: Step) -> SweptScenario:
+    return replace(story, steps=steps, masked={})

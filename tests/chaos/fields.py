@@ -20,8 +20,8 @@ from modelyard.kube.errors import ApiError
 from modelyard.kube.kinds import Key, Object
 from modelyard.kube.objects import conditions_of, spec_of
 from modelyard.local.apiserver import ApiServer
-from modelyard.runtime.manager import Manager
-from tests.chaos.sweeps import FULL, Snapshot, Stage, Story, clock, ground, prepare, virtually
+from modelyard.runtime.process.manager import Manager
+from tests.chaos.sweeps import FULL, Snapshot, Stage, SweptScenario, clock, ground, prepare, virtually
 
 _TEXTS = ("sample", "5m", "30d", "0 3 * * *", "Sample", "1.5h", "http://sample", "a=b")
 _GENERATION = re.compile(r"generation \d+")
@@ -43,7 +43,7 @@ class Change:
 class FieldSweep:
     """What is swept: a settled resource, and what only people know about its fields."""
 
-    story: Story
+    story: SweptScenario
     definition: Definition
     key: Key
     spec: Object
@@ -56,6 +56,8 @@ class FieldSweep:
     """Reasons with which the status refuses a spec."""
     condition: str = "Available"
     """The condition that carries them."""
+    of_their_time: frozenset[str] = frozenset()
+    """Conditions about something that was done for an older generation, and whose generation is not compared."""
 
     @property
     def _schema(self) -> Object:
@@ -130,14 +132,14 @@ class FieldSweep:
     async def _run(self, changes: Sequence[Change]) -> None:
         left, problems = list(reversed(changes)), []
         while left:
-            async with _Ground(self.story) as place:
+            async with _Ground(self.story, self.of_their_time) as place:
                 await self._create(place.client, self.spec)
                 settled = await place.rest()
                 try:
                     while left:
                         await self._check(place, settled, left.pop())
                 except AssertionError as problem:
-                    problems.append(str(problem))  # What this one has left behind is no ground for the next.
+                    problems.append(str(problem))  # What this one has left behind is not a ground for the next.
         assert not problems, f"{len(problems)} of {len(changes)} fields:\n" + "\n".join(problems)
 
     async def _check(self, place: _Ground, settled: Snapshot, change: Change) -> None:
@@ -160,7 +162,7 @@ class FieldSweep:
         _same(await place.rest(), settled, f"{change}: it does not go back")
 
     async def _created_with(self, change: Change) -> Snapshot:
-        async with _Ground(self.story) as place:
+        async with _Ground(self.story, self.of_their_time) as place:
             await self._create(place.client, {**self.spec, change.top: change.value})
             return await place.rest()
 
@@ -191,8 +193,9 @@ class FieldSweep:
 class _Ground:
     """A server with the operator and the rest of the cluster at work."""
 
-    def __init__(self, story: Story) -> None:
+    def __init__(self, story: SweptScenario, of_their_time: frozenset[str]) -> None:
         self._story = story
+        self._of_their_time = of_their_time
         self._server = ApiServer(clock=clock)
 
     async def __aenter__(self) -> _Ground:
@@ -218,7 +221,7 @@ class _Ground:
         last: Snapshot | None = None
         for _ in range(50):
             await asyncio.sleep(15.0)
-            now = {at: _comparable(obj) for at, obj in (await self._stage.snapshot()).items()}
+            now = {at: _comparable(obj, self._of_their_time) for at, obj in (await self._stage.snapshot()).items()}
             if now == last:
                 return now
             last = now
@@ -237,18 +240,20 @@ def _leaves(schema: Object, path: str) -> Iterator[str]:
         yield path
 
 
-def _comparable(value: Any) -> Any:
+def _comparable(value: Any, of_their_time: frozenset[str]) -> Any:
     """Without the numbers of generations, and without empty parts: to Kubernetes an empty object is as good as none."""
     if isinstance(value, dict):
-        parts = {name: _comparable(part) for name, part in value.items()}
+        parts = {name: _comparable(part, of_their_time) for name, part in value.items()}
+        if value.get("type") in of_their_time:
+            parts.pop("observedGeneration", None)
         return {name: part for name, part in parts.items() if part not in ({}, [])}
     if isinstance(value, list):
-        return [_comparable(part) for part in value]
+        return [_comparable(part, of_their_time) for part in value]
     return _GENERATION.sub("generation N", value) if isinstance(value, str) else value
 
 
 def _names(message: str, change: Change) -> bool:
-    """Does it say which field it is about? A word as common as `name`, `key` or `type` is no answer."""
+    """Does it say which field it is about? A word as common as `name`, `key` or `type` is not an answer."""
     words = re.split(r"[.\[\]*]+", change.path)
     return any(word in message for word in words if len(word) > len("value"))
 

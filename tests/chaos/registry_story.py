@@ -6,43 +6,25 @@ from typing import Any
 
 from modelyard.kube import builtin
 from modelyard.kube.client import Client
-from modelyard.kube.kinds import Kind, Object
-from modelyard.kube.objects import labels_of, owners_of
-from modelyard.operators.model_registry.api import DEFINITIONS, MODEL_REGISTRY
-from modelyard.operators.model_registry.catalog.controller import catalog_controller
-from modelyard.operators.model_registry.config import Settings
-from modelyard.operators.model_registry.controller import registry_controller
+from modelyard.kube.kinds import Key, Object
+from modelyard.operators.model_registry.api import MODEL_REGISTRY
 from modelyard.operators.model_registry.facts import CREATED_BY, ReferenceGrant
+from modelyard.operators.model_registry.operator import operator
 from modelyard.operators.parts.platform import Auth
-from modelyard.runtime.ownership import OWNER_KIND
-from tests.chaos.sweeps import Stage, Step, Story, namespace
+from modelyard.operators.parts.references import CONFIG_DIGEST
+from tests.chaos.subject import Subject
+from tests.chaos.sweeps import Step, namespace
 
 NS, ROUTES = "shop", "routes"
-SETTINGS = Settings(default_domain="example.com", gateway_domain="g.example.com", route_namespace=ROUTES)
 PASSWORD = {"passwordSecret": {"name": "db", "key": "pw"}}
 MYSQL = {"host": "h", "username": "u", "database": "d", **PASSWORD}
 POSTGRES = {"host": "pg", "username": "u", "database": "d", **PASSWORD}
 GENERATED = {"generateDeployment": True}
-
-
-def registry(**spec: Any) -> Step:
-    """The registry is as given here, and nothing else."""
-
-    async def step(client: Client) -> None:
-        kind = MODEL_REGISTRY.kind
-        metadata = {"name": "mr", "namespace": NS}
-        body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": {"rest": {}, **spec}}
-        await client.apply(kind, body, field_manager="user", force=True)
-
-    return step
+OF_A_PASSWORD = "the digest of a password that is random"
 
 
 async def password_changed(client: Client) -> None:
     await client.patch(builtin.Secret, NS, "db", {"data": {"pw": "bmV3"}})
-
-
-async def deleted(client: Client) -> None:
-    await client.delete(MODEL_REGISTRY.kind, NS, "mr")
 
 
 def named(name: str, **fields: Any) -> Object:
@@ -66,73 +48,60 @@ def endpoints() -> Object:
     return made
 
 
-def story(name: str, *steps: Step) -> Story:
-    return Story(
-        name=name,
-        controllers=lambda: [registry_controller(SETTINGS)],
-        definitions=DEFINITIONS,
-        served=[builtin.Route, builtin.Group, builtin.HTTPRoute, ReferenceGrant],
-        setup=[
-            namespace(NS),
-            namespace(ROUTES),
-            (builtin.Secret, {"metadata": {"name": "db", "namespace": NS}, "data": {"pw": "b2xk"}}),
-            (builtin.EndpointSlice, endpoints()),
-            (builtin.Pod, pod()),
-        ],
-        foreign=[
-            (builtin.ConfigMap, named("mr-kube-rbac-proxy-config-2", data={"a": "b"})),
-            (builtin.Service, named("bystander", spec={"ports": [{"port": 1}]})),
-            (builtin.Secret, named("mr-postgres", data={"a": "Yg=="})),
-        ],
-        steps=steps,
-        generated=["Secret mr-postgres-credentials"],
-    )
+REGISTRIES = Subject(
+    operator,
+    kind=MODEL_REGISTRY.kind,
+    key=Key(NS, "mr"),
+    spec={"rest": {}},
+    environ={"DEFAULT_DOMAIN": "example.com", "GATEWAY_DOMAIN": "g.example.com", "HTTPROUTE_NAMESPACE": ROUTES},
+    served=[builtin.Route, builtin.Group, builtin.HTTPRoute, ReferenceGrant],
+    setup=[
+        namespace(NS),
+        namespace(ROUTES),
+        (builtin.Secret, {"metadata": {"name": "db", "namespace": NS}, "data": {"pw": "b2xk"}}),
+        (builtin.EndpointSlice, endpoints()),
+        (builtin.Pod, pod()),
+    ],
+    foreign=[
+        (builtin.ConfigMap, named("mr-kube-rbac-proxy-config-2", data={"a": "b"})),
+        (builtin.Service, named("bystander", spec={"ports": [{"port": 1}]})),
+        (builtin.Secret, named("mr-postgres", data={"a": "Yg=="})),
+    ],
+    generated=["Secret mr-postgres-credentials"],
+)
+GENERATED_PASSWORD = {
+    ("Deployment mr", CONFIG_DIGEST): OF_A_PASSWORD,
+    ("Deployment mr-postgres", CONFIG_DIGEST): OF_A_PASSWORD,
+}
+registry = REGISTRIES.made
 
-
-LIFE = story(
+LIFE = REGISTRIES.story(
     "a registry's life",
     registry(mysql=MYSQL),
     registry(postgres=GENERATED, kubeRBACProxy={}),
     registry(postgres=POSTGRES, kubeRBACProxy={"serviceRoute": "disabled"}),
     password_changed,
     registry(postgres=GENERATED, kubeRBACProxy={"port": 9443}, rest={"port": 8081}),
+    masked=GENERATED_PASSWORD,
 )
 
-PHASES = story(
+PHASES = REGISTRIES.story(
     "a registry with one database after the other",
     registry(mysql=MYSQL),
     registry(postgres=GENERATED, kubeRBACProxy={}),
     registry(postgres=POSTGRES, kubeRBACProxy={"serviceRoute": "disabled"}),
     registry(postgres=GENERATED),
+    masked=GENERATED_PASSWORD,
 )
 """Its registry is deleted in every phase of this."""
 
-END = story(
+END = REGISTRIES.story(
     "a registry's end",
     registry(postgres=GENERATED, kubeRBACProxy={}),
-    deleted,
+    REGISTRIES.deleted,
     registry(mysql=MYSQL, oauthProxy={"port": 9443}),
-    deleted,
+    REGISTRIES.deleted,
 )
-
-OWNED = (
-    builtin.Deployment, builtin.Service, builtin.ServiceAccount, builtin.NetworkPolicy, builtin.ConfigMap, builtin.Role,
-    builtin.RoleBinding, builtin.ClusterRoleBinding, builtin.Route, builtin.Group, builtin.HTTPRoute,
-)  # fmt: skip
-
-
-async def owned(stage: Stage) -> list[tuple[Kind, Object]]:
-    """The children that may be deleted and changed by someone: not the data."""
-    return [
-        (kind, obj)
-        for kind in OWNED
-        for obj in (await stage.client.list(kind)).items
-        if any(owner["kind"] == "ModelRegistry" for owner in owners_of(obj))
-        or labels_of(obj).get(OWNER_KIND, "").startswith("ModelRegistry.")
-    ]
-
-
-# The catalog
 
 
 def source(name: str, **metadata: Any) -> Step:
@@ -159,26 +128,22 @@ async def admins(client: Client) -> None:
     await client.create(Auth, body | {"spec": {"adminGroups": ["ops"]}})
 
 
-CATALOG = Story(
-    name="the catalog",
-    controllers=lambda: [catalog_controller(Settings(namespace=NS, default_domain="example.com"))],
-    definitions=(),
+CATALOGS = Subject(
+    operator,
+    environ={"REGISTRIES_NAMESPACE": NS, "DEFAULT_DOMAIN": "example.com"},
     served=[builtin.Route, Auth],
     setup=[namespace(NS)],
     foreign=[(builtin.ConfigMap, named("bystander", data={"a": "b"}))],
-    steps=[source("a-src"), old_entry, admins, source("a-src", labels={})],
     generated=["Secret model-catalog-postgres"],
 )
-CATALOG_OWNED = (
-    builtin.Deployment, builtin.Service, builtin.ServiceAccount, builtin.NetworkPolicy, builtin.Role, builtin.RoleBinding,
-    builtin.ClusterRoleBinding, builtin.Route,
-)  # fmt: skip
-
-
-async def catalog_owned(stage: Stage) -> list[tuple[Kind, Object]]:
-    return [
-        (kind, obj)
-        for kind in CATALOG_OWNED
-        for obj in (await stage.client.list(kind)).items
-        if labels_of(obj).get(OWNER_KIND) == "modelcatalog"
-    ]
+CATALOG = CATALOGS.story(
+    "the catalog",
+    source("a-src"),
+    old_entry,
+    admins,
+    source("a-src", labels={}),
+    masked={
+        ("Deployment model-catalog", CONFIG_DIGEST): OF_A_PASSWORD,
+        ("Deployment model-catalog-postgres", CONFIG_DIGEST): OF_A_PASSWORD,
+    },
+)

@@ -1,28 +1,31 @@
-"""Every operator under every fault: its story ends as if nothing had happened, and nothing foreign is touched."""
+"""Every operator under every fault, alone and among all operators: its story ends as if nothing had happened, and nothing
+foreign is touched. A new operator adds its stories to the table."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable
+from functools import cache
 
 import pytest
 
-from modelyard.kube.kinds import Kind, Object
-from tests.chaos import endings, mlflow_story, registry_story, sweeps
-from tests.chaos.sweeps import Stage, Story
+from tests.chaos import demo_story, endings, mlflow_story, registry_story, sweeps
+from tests.chaos.subject import DATA, among_all
+from tests.chaos.sweeps import SweptScenario
 
-Owned = Callable[[Stage], Awaitable[list[tuple[Kind, Object]]]]
-STORIES: dict[str, tuple[Story, Owned]] = {
-    "mlflow": (mlflow_story.LIFE, mlflow_story.owned),
-    "mlflow-pinned": (mlflow_story.PINNED, mlflow_story.owned),
-    "mlflow-end": (mlflow_story.END, mlflow_story.owned),
-    "registry": (registry_story.LIFE, registry_story.owned),
-    "registry-end": (registry_story.END, registry_story.owned),
-    "catalog": (registry_story.CATALOG, registry_story.catalog_owned),
+ALONE: dict[str, SweptScenario] = {
+    "demo": demo_story.LIFE,
+    "demo-again": demo_story.AGAIN,
+    "mlflow": mlflow_story.LIFE,
+    "mlflow-pinned": mlflow_story.PINNED,
+    "mlflow-end": mlflow_story.END,
+    "registry": registry_story.LIFE,
+    "registry-end": registry_story.END,
+    "catalog": registry_story.CATALOG,
 }
-"""One row an operator's story, and which of its children may be vandalised."""
+TOGETHER = ("mlflow", "mlflow-end", "registry", "registry-end", "catalog")
+"""Those that are told once more with all operators loaded."""
 
-SWEEPS = [
+SWEEPS: tuple[Callable[[SweptScenario], None], ...] = (
     sweeps.crash_after_every_write,
     sweeps.lose_every_event,
     sweeps.every_watch_late,
@@ -31,19 +34,34 @@ SWEEPS = [
     sweeps.permission_revoked,
     sweeps.settled_means_no_writes,
     sweeps.two_planes_one_lease,
-]
+)
+
+
+@cache
+def story(name: str) -> SweptScenario:
+    alone, _, suffix = name.partition("+")
+    return among_all(ALONE[alone]) if suffix else ALONE[alone]
+
+
+STORIES = (*ALONE, *(f"{name}+all" for name in TOGETHER))
 
 
 @pytest.mark.parametrize("sweep", SWEEPS, ids=lambda sweep: sweep.__name__)
 @pytest.mark.parametrize("name", STORIES)
-def test_the_end_is_as_if_nothing_had_happened(name: str, sweep: Any) -> None:
-    sweep(STORIES[name][0])
+def test_the_end_is_as_if_nothing_had_happened(name: str, sweep: Callable[[SweptScenario], None]) -> None:
+    sweep(story(name))
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_the_end_is_the_same_whoever_else_is_loaded(name: str) -> None:
+    alone, together = (sweeps.baseline(story(each)) for each in (name, f"{name}+all"))
+    sweeps.compare(story(name), together.ending, alone.ending, "with all operators loaded")
 
 
 def test_a_registry_may_be_deleted_in_every_phase() -> None:
-    endings.deleted_in_every_phase(registry_story.PHASES, registry_story.deleted)
+    endings.deleted_in_every_phase(registry_story.PHASES, registry_story.REGISTRIES.deleted)
 
 
 @pytest.mark.parametrize("name", STORIES)
 def test_children_that_someone_deletes_or_changes_come_back(name: str) -> None:
-    sweeps.children_deleted_or_stomped(*STORIES[name])
+    sweeps.children_deleted_or_stomped(story(name), DATA)

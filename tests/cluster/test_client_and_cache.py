@@ -8,7 +8,8 @@ from modelyard.kube.builtin import ConfigMap, CustomResourceDefinition, Deployme
 from modelyard.kube.crd import Column, Definition, Model, Resource, Version, definition_of
 from modelyard.kube.errors import AlreadyExists, Conflict, NotFound
 from modelyard.kube.kinds import Key, Object
-from modelyard.runtime.cache import CacheSet, Selection
+from modelyard.runtime.caching.caches import CacheSet
+from modelyard.runtime.caching.watching import Selection
 from tests.cluster.conftest import Api
 
 

@@ -13,7 +13,7 @@ from modelyard.kube.kinds import Object
 from modelyard.kube.objects import conditions_of
 from modelyard.operators.registry import BUILT, load, shared
 from tests.cluster.conftest import Api
-from tests.yard import ApiYard
+from tests.ground import ApiGround
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted(EXAMPLES.rglob("*.yaml"))
@@ -36,7 +36,7 @@ async def test_the_api_takes_the_objects_of_the_example(api: Api, file: Path) ->
     namespace = await api.namespace()
     wanted = {each.kind for each in asked}
     definitions = [d for operator in load(BUILT, {}) for d in operator.definitions if d.kind in wanted]
-    await ApiYard(api.client, namespace).install(definitions)
+    await ApiGround(api.client, namespace).install(definitions)
     served = {(kind.api_version, kind.kind): kind for kind in await api.client.discover()}
     for obj in [each.resource for each in asked] + others:
         kind = served[obj["apiVersion"], obj["kind"]]

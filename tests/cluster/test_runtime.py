@@ -9,6 +9,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from greetings_operator.api import GREETING
+from greetings_operator.controller import greetings
+from greetings_operator.webhooks import CONVERSIONS, WEBHOOKS
 from modelyard.kube.builtin import (
     ClusterRole,
     ConfigMap,
@@ -24,12 +27,9 @@ from modelyard.kube.crd import definition_of
 from modelyard.kube.errors import AlreadyExists, ApiError, Invalid
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.times import utc_now
-from modelyard.operators.demo.api import GREETING
-from modelyard.operators.demo.controller import greetings
-from modelyard.operators.demo.webhooks import CONVERSIONS, WEBHOOKS
-from modelyard.runtime.certificates import CertificateKeeper, SecretCertificates, Trust
-from modelyard.runtime.manager import Manager
-from modelyard.runtime.metrics import Metrics
+from modelyard.runtime.process.manager import Manager
+from modelyard.runtime.process.metrics import Metrics
+from modelyard.runtime.tls.certificates import CertificateKeeper, SecretCertificates, Trust
 from modelyard.runtime.webhooks import (
     ServiceAddress,
     Webhooks,

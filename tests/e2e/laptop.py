@@ -27,6 +27,7 @@ class Laptop:
     directory: Path
     program: str
     operators: str = "mlflow"
+    platform: str = "kubernetes"
     environment: dict[str, str] = field(default_factory=dict)
     user: str = ""
     """Run as this user (tests run as root in CI)."""
@@ -51,8 +52,19 @@ class Laptop:
         return done.stdout + done.stderr
 
     def start(self, *files: Path | str, timeout: float = 600) -> str:
-        words = ["--operators", self.operators, "--detach", "--timeout", str(timeout)]
+        words = ["--operators", self.operators, "--platform", self.platform, "--detach", "--timeout", str(timeout)]
         return self.modelyard("up", *words, *(["--apply", *map(str, files)] if files else []), timeout=timeout + 60)
+
+    def begin(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """`modelyard up --detach` on its way, in a process group of its own as a terminal would make it."""
+        words = ["up", "--dir", str(self.directory), "--operators", self.operators, "--detach", *arguments]
+        return subprocess.Popen(
+            [self.python, "-m", "modelyard.cli.main", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     def stop(self) -> None:
         self.modelyard("down", code=None, timeout=180)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 import socket
 import ssl
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import dataclass
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ import pytest
 from modelyard.local.images.build import Builder
 from modelyard.local.images.recipes.mlflow import recipe
 from modelyard.operators.mlflow.facts import FORCE_MIGRATE
+from tests.e2e.browser import shown
 from tests.e2e.laptop import Laptop
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "mlflow"
@@ -95,18 +98,29 @@ except MlflowException as error:
 """
 
 
+@dataclass(frozen=True)
+class Started:
+    cluster: Laptop
+    said: str
+    """What `up` printed."""
+
+
 @pytest.fixture(scope="module")
-def cluster(kubectl_program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
+def started(kubectl_program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
     laptop = Laptop(tmp_path_factory.mktemp("mlflow") / "cluster", kubectl_program)
-    laptop.start(EXAMPLE)
-    yield laptop
+    yield Started(laptop, laptop.start(EXAMPLE))
     laptop.stop()
 
 
+@pytest.fixture
+def cluster(started: Started) -> Laptop:
+    return started.cluster
+
+
 @pytest.fixture(scope="module")
-def alice(cluster: Laptop) -> str:
+def alice(started: Started) -> str:
     """Someone who may edit in team-a."""
-    return member(cluster, "team-a", "alice", "edit")
+    return member(started.cluster, "team-a", "alice", "edit")
 
 
 def member(cluster: Laptop, namespace: str, name: str, role: str) -> str:
@@ -163,6 +177,31 @@ def test_70_a_fresh_mlflow_is_migrated_and_answers(cluster: Laptop) -> None:
     assert (answer.status, bool(answer.read())) == (200, True)
     connection.request("GET", "/mlflow/version")
     assert connection.getresponse().read().decode() == status(cluster)["version"]
+
+
+def open_page(url: str, profile: Path) -> str:
+    return shown(url, profile, "--ignore-certificate-errors", milliseconds=20_000).stdout
+
+
+def test_the_link_that_up_prints_opens_a_workspace_logged_in(started: Started, tmp_path: Path) -> None:
+    link = re.search(r"mlflow: (https://\S+)", started.said)
+    assert link is not None, started.said
+    page = open_page(link[1], tmp_path / "first")
+    assert "Create your first experiment" in page
+    assert re.search(r'<input[^>]*value="default"|>default<', page), "the workspace is chosen"
+    again = open_page(link[1], tmp_path / "second")
+    assert "This link does not work any more" in again
+    assert f"modelyard url mlflow --dir {started.cluster.directory}" in again
+
+
+def test_the_start_page_leads_to_mlflow_and_a_stranger_is_told_how_to_log_in(cluster: Laptop, tmp_path: Path) -> None:
+    start = open_page(cluster.modelyard("url").strip(), tmp_path / "user")
+    assert "<h2>mlflow</h2>" in start
+    assert "Ready." in start
+    for place in ("/", "/mlflow/"):
+        page = open_page(cluster.state()["gateway"] + place, tmp_path / "stranger")
+        assert "This browser is not logged in here" in page
+        assert "modelyard url" in page
 
 
 def test_the_gateway_leads_to_it(cluster: Laptop) -> None:
@@ -274,6 +313,26 @@ def test_a_workspace_is_made_with_kubernetes_and_mlflow_says_so(
     answer = client(cluster, alice, WORKSPACE, *call)
     assert answer["status"] == 400
     assert remedy in answer["message"]
+
+
+def test_on_openshift_a_run_is_logged_through_the_gateway_and_survives_a_restart(
+    kubectl_program: str, tmp_path: Path
+) -> None:
+    laptop = Laptop(tmp_path / "cluster", kubectl_program, platform="openshift")
+    said = laptop.start(EXAMPLE)
+    try:
+        link = re.search(r"mlflow: (https://\S+)", said)
+        assert link is not None, said
+        assert "Create your first experiment" in open_page(link[1], tmp_path / "profile")
+        run = client(laptop, member(laptop, "team-a", "alice", "edit"), LOG_A_RUN)
+        laptop.stop()
+        laptop.start()
+        laptop.wait(lambda: _available(laptop), "MLflow is available again", seconds=180)
+        token = laptop.kubectl("create", "token", "alice", "-n", "team-a").strip()
+        found = client(laptop, token, READ_A_RUN, run)
+        assert found == {"params": {"depth": "3"}, "metrics": {"accuracy": 0.9}, "note": "hello", "models": []}
+    finally:
+        laptop.stop()
 
 
 def _keeps_a_run(laptop: Laptop) -> None:

@@ -13,21 +13,18 @@ import pytest
 
 from modelyard.cli.pages.flow import flow_of
 from modelyard.operators.registry import BUILT, load
+from tests.e2e.browser import shown
 from tests.e2e.conftest import program
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(__file__).parent / "pages"
 PAGES = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
-_FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--allow-file-access-from-files",
-)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The HTML of every page after a browser drew all that is on it."""
-    npm, chromium = program("npm"), program("chromium")
+    npm = program("npm")
     folder = tmp_path_factory.mktemp("pages")
     for file in SOURCE.iterdir():
         if file.is_file():
@@ -37,8 +34,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     texts = json.dumps({name_of(page): page.read_text() for page in PAGES}).replace("</", "<\\/")
     file = folder / "all.html"
     file.write_text((folder / "page.html").read_text().replace("PAGES", texts))
-    command = [chromium, *_FLAGS, f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=60000"]
-    done = subprocess.run([*command, "--dump-dom", file.as_uri()], capture_output=True, text=True, timeout=300)
+    done = shown(file.as_uri(), folder / "profile", "--allow-file-access-from-files")
     assert 'data-done="yes"' in done.stdout, re.findall(r'data-failed="[^"]*"', done.stdout) or done.stderr
     return dict(re.findall(r'<article data-page="([^"]*)">(.*?)</article>', done.stdout, re.DOTALL))
 

@@ -45,29 +45,28 @@ STORE = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def yard(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Plane]:
-    async with plane(tmp_path_factory.mktemp("yard")) as one:
+async def ground(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Plane]:
+    async with plane(tmp_path_factory.mktemp("ground")) as one:
         await claim(one, "pgdata")
         await claim(one, "buckets")
         yield one
 
 
-async def claim(yard: Plane, name: str) -> None:
+async def claim(ground: Plane, name: str) -> None:
     """A bound PersistentVolumeClaim on a directory, as the workload controllers make it."""
-    path = yard.directory / "volumes" / name
+    path = ground.directory / "volumes" / name
     size = {"storage": "1Gi"}
-    reference = {"namespace": NAMESPACE, "name": name}
+    wanted: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": size}, "volumeName": name}
+    meta = {"name": name, "namespace": NAMESPACE}
+    made = await ground.client.create(builtin.PersistentVolumeClaim, {"metadata": meta, "spec": wanted})
     spec: Object = {
         "capacity": size,
         "accessModes": ["ReadWriteOnce"],
         "hostPath": {"path": str(path)},
-        "claimRef": reference,
+        "claimRef": {"namespace": NAMESPACE, "name": name, "uid": made["metadata"]["uid"]},
     }
-    await yard.client.create(builtin.PersistentVolume, {"metadata": {"name": name}, "spec": spec})
-    wanted: Object = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": size}, "volumeName": name}
-    meta = {"name": name, "namespace": NAMESPACE}
-    await yard.client.create(builtin.PersistentVolumeClaim, {"metadata": meta, "spec": wanted})
-    await yard.client.patch(
+    await ground.client.create(builtin.PersistentVolume, {"metadata": {"name": name}, "spec": spec})
+    await ground.client.patch(
         builtin.PersistentVolumeClaim, NAMESPACE, name, {"status": {"phase": "Bound"}}, subresource="status"
     )
 
@@ -76,37 +75,37 @@ def volume(name: str, claim_name: str) -> list[Object]:
     return [{"name": name, "persistentVolumeClaim": {"claimName": claim_name}}]
 
 
-async def start(yard: Plane, name: str, container: Object, port: int, claim_name: str) -> Object:
-    await yard.pod(name, container, volumes=volume("data", claim_name), terminationGracePeriodSeconds=10)
-    pod = await yard.ready(name, within=120)
-    await yard.endpoints(name, port, [pod["status"]["podIP"]])
+async def start(ground: Plane, name: str, container: Object, port: int, claim_name: str) -> Object:
+    await ground.pod(name, container, volumes=volume("data", claim_name), terminationGracePeriodSeconds=10)
+    pod = await ground.ready(name, within=120)
+    await ground.endpoints(name, port, [pod["status"]["podIP"]])
     return pod
 
 
-async def test_postgres_keeps_its_data_over_pods(yard: Plane) -> None:
-    await yard.service("postgres", 5432)
-    await start(yard, "postgres", POSTGRES, 5432, "pgdata")
+async def test_postgres_keeps_its_data_over_pods(ground: Plane) -> None:
+    await ground.service("postgres", 5432)
+    await start(ground, "postgres", POSTGRES, 5432, "pgdata")
     host = f"postgres.{NAMESPACE}.svc.cluster.local"
     query = f'PGPASSWORD="my\'secret" psql -h {host} -U mlflow -d mydatabase -At -c'
-    code, output = await yard.execute(
+    code, output = await ground.execute(
         "postgres", "sh", "-c", f'{query} "create table t as select 42 as x; select x from t"'
     )
     assert (code, output.split()[-1]) == (0, "42"), output
-    code, output = await yard.execute(
+    code, output = await ground.execute(
         "postgres", "sh", "-c", f"PGPASSWORD=wrong psql -h {host} -U mlflow mydatabase -c 'select 1'"
     )
     assert code != 0
     assert "password authentication failed" in output
-    await yard.client.delete(builtin.Pod, NAMESPACE, "postgres")
-    await yard.gone("postgres")
-    await start(yard, "postgres", POSTGRES, 5432, "pgdata")
-    code, output = await yard.execute("postgres", "sh", "-c", f'{query} "select x from t"')
+    await ground.client.delete(builtin.Pod, NAMESPACE, "postgres")
+    await ground.gone("postgres")
+    await start(ground, "postgres", POSTGRES, 5432, "pgdata")
+    code, output = await ground.execute("postgres", "sh", "-c", f'{query} "select x from t"')
     assert (code, output.strip()) == (0, "42")
 
 
-async def test_the_s3_store_checks_credentials_and_keeps_objects(yard: Plane) -> None:
-    await yard.service("store", 9000)
-    await start(yard, "store", STORE, 9000, "buckets")
+async def test_the_s3_store_checks_credentials_and_keeps_objects(ground: Plane) -> None:
+    await ground.service("store", 9000)
+    await start(ground, "store", STORE, 9000, "buckets")
     script = """
         import boto3, botocore.exceptions
         from botocore.config import Config
@@ -124,11 +123,11 @@ async def test_the_s3_store_checks_credentials_and_keeps_objects(yard: Plane) ->
             print(error.response["ResponseMetadata"]["HTTPStatusCode"])
     """
     container = {"image": "quay.io/opendatahub/mlflow:3.17", "command": ["python", "-c", textwrap.dedent(script)]}
-    await yard.pod("s3-client", container, restartPolicy="Never")
-    pod = await yard.finished("s3-client", within=600)
-    assert pod["status"]["phase"] == "Succeeded", await yard.log("s3-client")
-    assert (await yard.log("s3-client")).split() == ["hello", "403"]
-    assert (yard.directory / "volumes" / "buckets" / "mlflow" / "dir" / "hello.txt").read_text() == "hello"
+    await ground.pod("s3-client", container, restartPolicy="Never")
+    pod = await ground.finished("s3-client", within=600)
+    assert pod["status"]["phase"] == "Succeeded", await ground.log("s3-client")
+    assert (await ground.log("s3-client")).split() == ["hello", "403"]
+    assert (ground.directory / "volumes" / "buckets" / "mlflow" / "dir" / "hello.txt").read_text() == "hello"
 
 
 def certificate(*names: str) -> dict[str, str]:
@@ -156,25 +155,25 @@ def certificate(*names: str) -> dict[str, str]:
     }
 
 
-async def grant(yard: Plane, account: str, rules: list[Object]) -> str:
+async def grant(ground: Plane, account: str, rules: list[Object]) -> str:
     """A service account that may do this, and its token."""
     meta = {"name": account, "namespace": NAMESPACE}
-    await yard.client.create(builtin.ServiceAccount, {"metadata": meta})
-    await yard.client.create(builtin.Role, {"metadata": meta, "rules": rules})
+    await ground.client.create(builtin.ServiceAccount, {"metadata": meta})
+    await ground.client.create(builtin.Role, {"metadata": meta, "rules": rules})
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": account}
     subjects = [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]
-    await yard.client.create(builtin.RoleBinding, {"metadata": meta, "roleRef": reference, "subjects": subjects})
-    return await yard.token(account)
+    await ground.client.create(builtin.RoleBinding, {"metadata": meta, "roleRef": reference, "subjects": subjects})
+    return await ground.token(account)
 
 
-async def grant_cluster(yard: Plane, account: str, role: str, rules: list[Object] | None = None) -> None:
-    await yard.client.create(builtin.ServiceAccount, {"metadata": {"name": account, "namespace": NAMESPACE}})
+async def grant_cluster(ground: Plane, account: str, role: str, rules: list[Object] | None = None) -> None:
+    await ground.client.create(builtin.ServiceAccount, {"metadata": {"name": account, "namespace": NAMESPACE}})
     if rules is not None:
-        await yard.client.create(builtin.ClusterRole, {"metadata": {"name": role}, "rules": rules})
+        await ground.client.create(builtin.ClusterRole, {"metadata": {"name": role}, "rules": rules})
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
     subjects = [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}]
     body = {"metadata": {"name": f"{account}-{role.replace(':', '-')}"}, "roleRef": reference, "subjects": subjects}
-    await yard.client.create(builtin.ClusterRoleBinding, body)
+    await ground.client.create(builtin.ClusterRoleBinding, body)
 
 
 ML = "mlflow.kubeflow.org"
@@ -197,20 +196,20 @@ CLIENT = """
 """
 
 
-async def test_mlflow_with_the_operators_arguments_on_postgres_and_s3(yard: Plane) -> None:
+async def test_mlflow_with_the_operators_arguments_on_postgres_and_s3(ground: Plane) -> None:
     """Runs after the two above, whose pods it uses."""
     store = f"postgresql://mlflow:my%27secret@postgres.{NAMESPACE}.svc.cluster.local:5432/mydatabase?sslmode=disable"
     names = (f"mlflow.{NAMESPACE}.svc.cluster.local", f"mlflow.{NAMESPACE}.svc", "mlflow")
     secret: Object = {"metadata": {"name": "mlflow-tls", "namespace": NAMESPACE}, "data": certificate(*names)}
-    await yard.client.create(builtin.Secret, secret)
+    await ground.client.create(builtin.Secret, secret)
     rules = [
         {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "watch"]},
         {"apiGroups": [ML], "resources": ["mlflowconfigs"], "verbs": ["get", "list", "watch"]},
     ]
-    await grant_cluster(yard, "mlflow-sa", "mlflow", rules)
-    alice = await grant(yard, "alice", [{"apiGroups": [ML], "resources": ["*"], "verbs": ["*"]}])
+    await grant_cluster(ground, "mlflow-sa", "mlflow", rules)
+    alice = await grant(ground, "alice", [{"apiGroups": [ML], "resources": ["*"], "verbs": ["*"]}])
     only_first: Object = {"apiGroups": [ML], "resources": ["experiments"], "resourceNames": ["first"], "verbs": ["get"]}
-    bob = await grant(yard, "bob", [only_first])
+    bob = await grant(ground, "bob", [only_first])
     env = [
         {"name": "MLFLOW_DISABLE_TELEMETRY", "value": "true"},
         {"name": "MLFLOW_SERVER_ENABLE_JOB_EXECUTION", "value": "false"},
@@ -242,12 +241,12 @@ async def test_mlflow_with_the_operators_arguments_on_postgres_and_s3(yard: Plan
         {"name": "tmp", "emptyDir": {}},
         {"name": "tls", "secret": {"secretName": "mlflow-tls", "defaultMode": 416}},
     ]
-    address = await yard.service("mlflow", 8443)
-    await yard.pod(
+    address = await ground.service("mlflow", 8443)
+    await ground.pod(
         "mlflow", server, volumes=volumes, serviceAccountName="mlflow-sa", securityContext={"runAsNonRoot": True}
     )
-    pod = await yard.ready("mlflow", within=180)
-    await yard.endpoints("mlflow", 8443, [pod["status"]["podIP"]])
+    pod = await ground.ready("mlflow", within=180)
+    await ground.endpoints("mlflow", 8443, [pod["status"]["podIP"]])
     client: Object = {
         "image": "quay.io/opendatahub/mlflow:odh-stable",
         "command": ["python", "-c", textwrap.dedent(CLIENT)],
@@ -259,11 +258,11 @@ async def test_mlflow_with_the_operators_arguments_on_postgres_and_s3(yard: Plan
         ],
         "volumeMounts": [{"name": "tls", "mountPath": "/tls"}],
     }
-    await yard.pod("ml-client", client, volumes=[volumes[1]], restartPolicy="Never")
-    done = await yard.finished("ml-client", within=120)
-    assert done["status"]["phase"] == "Succeeded", await yard.log("ml-client")
-    assert "{'a': '1'} hello" in await yard.log("ml-client")
-    stored = list((yard.directory / "volumes" / "buckets" / "mlflow" / "artifacts").rglob("note.txt"))
+    await ground.pod("ml-client", client, volumes=[volumes[1]], restartPolicy="Never")
+    done = await ground.finished("ml-client", within=120)
+    assert done["status"]["phase"] == "Succeeded", await ground.log("ml-client")
+    assert "{'a': '1'} hello" in await ground.log("ml-client")
+    stored = list((ground.directory / "volumes" / "buckets" / "mlflow" / "artifacts").rglob("note.txt"))
     assert [path.read_text() for path in stored] == ["hello"]
     base = f"https://{address}:8443/mlflow"
     by_name = "/api/2.0/mlflow/experiments/get-by-name?experiment_name="
@@ -289,17 +288,19 @@ async def ask(url: str, token: str = "", method: str = "GET", **headers: str) ->
             return response.status
 
 
-async def test_the_proxy_lets_in_who_may_and_nobody_else(yard: Plane) -> None:
+async def test_the_proxy_lets_in_who_may_and_nobody_else(ground: Plane) -> None:
     config = {
         "config-file.yaml": f"authorization: {{resourceAttributes: {{apiVersion: v1, resource: services, namespace: {NAMESPACE}, "
         "name: registry, verb: get}}"
     }
-    await yard.client.create(builtin.ConfigMap, {"metadata": {"name": "proxy", "namespace": NAMESPACE}, "data": config})
+    await ground.client.create(
+        builtin.ConfigMap, {"metadata": {"name": "proxy", "namespace": NAMESPACE}, "data": config}
+    )
     secret = {"metadata": {"name": "proxy-tls", "namespace": NAMESPACE}, "data": certificate("registry")}
-    await yard.client.create(builtin.Secret, secret)
-    await grant_cluster(yard, "registry-sa", "system:auth-delegator")
-    carol = await grant(yard, "carol", [{"apiGroups": [""], "resources": ["services"], "verbs": ["get"]}])
-    dave = await grant(yard, "dave", [])
+    await ground.client.create(builtin.Secret, secret)
+    await grant_cluster(ground, "registry-sa", "system:auth-delegator")
+    carol = await grant(ground, "carol", [{"apiGroups": [""], "resources": ["services"], "verbs": ["get"]}])
+    dave = await grant(ground, "dave", [])
     proxy: Object = {
         "name": "kube-rbac-proxy",
         "image": "quay.io/openshift/origin-kube-rbac-proxy:latest",
@@ -323,8 +324,8 @@ async def test_the_proxy_lets_in_who_may_and_nobody_else(yard: Plane) -> None:
             ],
         },
     }
-    await yard.client.create(builtin.Pod, body)
-    pod = await yard.until("registry", is_ready, within=60)
+    await ground.client.create(builtin.Pod, body)
+    pod = await ground.until("registry", is_ready, within=60)
     url = f"https://{pod['status']['podIP']}:8443/"
     answers = [
         await ask(url, token, method)

@@ -60,7 +60,8 @@ def test_a_generated_database_runs_and_keeps_its_data(own: Laptop) -> None:
 
 
 def test_a_server_without_a_recipe_says_so(own: Laptop) -> None:
-    own.kubectl("apply", "-f", "-", input=REGISTRY)
+    unknown = REGISTRY.replace("rest: {}", "rest: {image: example.com/nobody/models:1}")
+    own.kubectl("apply", "-f", "-", input=unknown)
 
     def said() -> str:
         found = json.loads(own.kubectl("get", "modelregistry", "-n", NS, "models", "-o", "json"))

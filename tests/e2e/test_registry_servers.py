@@ -32,7 +32,7 @@ CATALOG = "/api/model_catalog/v1alpha1/models"
 @pytest.fixture(scope="module")
 def cluster(kubectl_program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
     path = os.pathsep.join(filter(None, (str(STANDIN), os.environ.get("PYTHONPATH"))))
-    environment = {"PYTHONPATH": path, "REGISTRIES_NAMESPACE": NS}
+    environment = {"PYTHONPATH": path, "REGISTRIES_NAMESPACE": NS, "ENABLE_MODEL_CATALOG": "true"}
     directory = tmp_path_factory.mktemp("registry") / "cluster"
     laptop = Laptop(directory, kubectl_program, operators="model-registry", environment=environment)
     laptop.start()

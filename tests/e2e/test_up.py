@@ -6,6 +6,7 @@ import json
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
@@ -74,6 +75,28 @@ def test_a_second_up_says_who_holds_the_folder(own: Laptop) -> None:
     said = own.modelyard("up", "--operators", "mlflow", code=1)
     assert f"is held by process {own.state()['pid']}" in said
     assert "modelyard down" in said
+
+
+def test_ctrl_c_in_a_detached_start_leaves_nothing_half_started(own: Laptop, tmp_path: Path) -> None:
+    file = tmp_path / "web.yaml"
+    file.write_text(ECHO.format(name="web", replicas=1))
+    log = own.directory / "logs" / "up.log"
+    moments = {
+        "the supervisor has begun": (own.directory / "state.json").exists,
+        "the API answers": (own.directory / "kubeconfig").exists,
+        "the file is applied": lambda: log.exists() and "applied Deployment" in log.read_text(),
+    }
+    for moment, reached in moments.items():
+        started = own.begin("--apply", str(file))
+        wait_until(reached, moment, seconds=60)
+        os.killpg(started.pid, signal.SIGINT)
+        assert started.wait(90) == 128 + signal.SIGINT, moment
+        wait_until(lambda: own.processes() == {}, "no process is left", seconds=20)
+        assert not (own.directory / "state.json").exists()
+        for left in (log, own.directory / "kubeconfig"):
+            left.unlink(missing_ok=True)
+    own.start(file)
+    assert ready(own, "web") == 1
 
 
 @pytest.mark.parametrize("part", ["apiserver", "controllers", "kubelet"])

@@ -9,7 +9,7 @@ import pytest
 
 from modelyard.cli import docs
 from modelyard.cli.main import COMMANDS, main
-from modelyard.cli.output import Failed
+from modelyard.failure import Failed
 from modelyard.operators.registry import BUILT, PLANNED, load
 
 ROOT = Path(__file__).parents[2]

@@ -11,13 +11,13 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from modelyard.cli.installation import LABELS
-from modelyard.cli.laptop.layout import Layout, default_directory
-from modelyard.cli.output import Failed
+from modelyard.failure import Failed
 from modelyard.kube.builtin import Deployment
 from modelyard.kube.client import Client
 from modelyard.kube.config import ConfigError, connect, resolve
 from modelyard.kube.errors import ApiError, Unreachable
 from modelyard.kube.objects import namespace_of
+from modelyard.local.laptop.layout import Layout, default_directory, here, known_clusters, other_clusters
 
 T = TypeVar("T")
 
@@ -27,8 +27,8 @@ def connection_arguments(parser: argparse.ArgumentParser) -> None:
         "--kubeconfig",
         type=Path,
         metavar="FILE",
-        help="default: the laptop cluster in $MODELYARD_DIR if that is set, else $KUBECONFIG, ~/.kube/config, "
-        "else the laptop cluster that runs here",
+        help="default: the laptop cluster in $MODELYARD_DIR if that is set, else $KUBECONFIG, "
+        "else the laptop cluster in .up of this folder if it runs, else ~/.kube/config, else the user's laptop cluster",
     )
     parser.add_argument("--context", help="a context of the kubeconfig (default: its current one)")
     parser.add_argument("--dir", type=Path, metavar="DIR", help="use the laptop cluster in this folder")
@@ -46,20 +46,27 @@ def _kubeconfig(args: argparse.Namespace) -> Path | None:
     if args.dir is not None:
         layout = Layout(args.dir)
         layout.require_running()
-        return layout.kubeconfig
+        return _of_laptop(layout)
     if args.kubeconfig is not None or args.context is not None:
         named: Path | None = args.kubeconfig
         return named
     laptop = Layout(default_directory())
-    if os.environ.get("MODELYARD_DIR") and laptop.is_running():
-        return laptop.kubeconfig
+    chosen = os.environ.get("MODELYARD_DIR") or (here() is not None and not os.environ.get("KUBECONFIG"))
+    if chosen and laptop.is_running():
+        return _of_laptop(laptop)
     try:
         resolve()
-    except ConfigError:
+    except ConfigError as error:
         if laptop.is_running():
-            return laptop.kubeconfig
-        raise
+            return _of_laptop(laptop)
+        raise ConfigError(f"{error}{other_clusters()}") from None
     return None
+
+
+def _of_laptop(laptop: Layout) -> Path:
+    if not laptop.kubeconfig.exists():
+        raise Failed("; ".join(laptop.broken_parts()) or f"the laptop cluster in {laptop.directory} is still starting")
+    return laptop.kubeconfig
 
 
 def with_client(args: argparse.Namespace, work: Callable[[Client], Awaitable[T]]) -> T:
@@ -74,7 +81,14 @@ def with_client(args: argparse.Namespace, work: Callable[[Client], Awaitable[T]]
 
     try:
         return asyncio.run(run())
-    except (ApiError, Unreachable) as error:
+    except ApiError as error:
+        raise Failed(str(error)) from None
+    except Unreachable as error:
+        laptop = _laptop_of(args)
+        if laptop is not None:
+            laptop.require_running()
+            # A cluster on a full disk cannot even write down what is wrong with it.
+            laptop.require_space()
         raise Failed(str(error)) from None
 
 
@@ -94,6 +108,13 @@ async def plane_settings(client: Client, args: argparse.Namespace) -> Mapping[st
 
 def laptop_behind(args: argparse.Namespace) -> Layout | None:
     """The laptop cluster that a command is connected to, also by way of a kubeconfig that names it."""
+    layout = _laptop_of(args)
+    # An API server alone has a folder like that too; only `up` says what it is.
+    return layout if layout is not None and layout.read_state() is not None and layout.is_running() else None
+
+
+def _laptop_of(args: argparse.Namespace) -> Layout | None:
+    """The laptop cluster that the kubeconfig is of, whether it runs or not."""
     try:
         chosen = _kubeconfig(args)
         server = resolve(chosen, args.context).endpoint.server
@@ -101,15 +122,20 @@ def laptop_behind(args: argparse.Namespace) -> Layout | None:
         return None
     folders = [args.dir, default_directory(), chosen.parent if chosen else None]
     folders += [Path(part).parent for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-    for folder in folders:
+    for folder in (*folders, *(layout.directory for layout in known_clusters())):
         if folder is None:
             continue
         layout = Layout(folder)
-        # An API server alone has a folder like that too; only `up` says what it is.
-        running = layout.read_state() is not None and layout.is_running()
-        if running and resolve(layout.kubeconfig).endpoint.server == server:
+        if layout.exists() and _server_of(layout) == server:
             return layout
     return None
+
+
+def _server_of(layout: Layout) -> str:
+    try:
+        return resolve(layout.kubeconfig).endpoint.server
+    except ConfigError:
+        return ""
 
 
 async def _deployed_settings(client: Client) -> dict[str, str]:

@@ -11,10 +11,11 @@ from __future__ import annotations
 import argparse
 import sys
 
-from modelyard.cli.output import Failed, print_json
+from modelyard.cli.output import print_json
 from modelyard.cli.pages.dataflow import markdown, mermaid
 from modelyard.cli.pages.flow import flow_of
-from modelyard.operators.registry import UnknownOperator, load, shared
+from modelyard.failure import Failed
+from modelyard.operators.registry import load, shared
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
         common = [operator for operator in shared({}, everything) if args.operator in (None, operator.name)]
         named = common and args.operator
         operators = [*([] if named else load([args.operator], {}) if args.operator else everything), *common]
-    except UnknownOperator as error:
+    except ValueError as error:
         raise Failed(str(error)) from None
     flows = [flow_of(operator) for operator in operators]
     if args.format == "json":

@@ -11,11 +11,12 @@ import argparse
 from pathlib import Path
 
 from modelyard.cli.main import COMMANDS, EXIT_CODES, command_parser
-from modelyard.cli.output import Failed, console
+from modelyard.cli.output import console
 from modelyard.cli.pages import kinds, reference
 from modelyard.cli.pages.dataflow import markdown
 from modelyard.cli.pages.flow import flow_of
-from modelyard.operators.registry import PLANNED, load, shared
+from modelyard.failure import Failed
+from modelyard.operators.registry import BUILT, PLANNED, load, shared
 
 BEGIN, END = "<!-- systems: written by `modelyard docs` -->", "<!-- /systems -->"
 
@@ -28,7 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     root: Path = args.root
     if not (root / "pyproject.toml").is_file() or not (root / "docs").is_dir():
-        raise Failed(f"{root.resolve()} is no source checkout of modelyard; go to its folder or name it with --root")
+        raise Failed(f"{root.resolve()} is not a source checkout of modelyard; go to its folder or name it with --root")
     wanted = pages(root)
     stale = [path for path, text in wanted.items() if _read(root / path) != text]
     left_over = [path for path in _generated(root) if path not in wanted]
@@ -49,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
 
 def pages(root: Path) -> dict[Path, str]:
     """Every generated file by its path, from what the code declares: no setting of this machine shows."""
-    operators = load(None, {})
+    operators = load(BUILT, {})
     common = shared({}, operators)
     made: dict[Path, str] = {}
     for operator in operators:
@@ -59,7 +60,7 @@ def pages(root: Path) -> dict[Path, str]:
         made[Path("docs/dataflow") / f"{operator.name}.md"] = markdown(flow_of(operator))
     parsers = {command.name: command_parser(command) for command in COMMANDS}
     made[Path("docs/reference/settings.md")] = reference.settings([*operators, *common])
-    made[Path("docs/reference/metrics.md")] = reference.metrics()
+    made[Path("docs/reference/metrics.md")] = reference.metrics([*operators, *common])
     made[Path("docs/reference/cli.md")] = reference.commands(parsers, EXIT_CODES)
     readme = Path("README.md")
     made[readme] = with_table(_read(root / readme), reference.systems(operators, PLANNED))

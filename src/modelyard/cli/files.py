@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from modelyard.cli.output import Failed
+from modelyard.failure import Failed
 from modelyard.kube.kinds import Object
 
 _SUFFIXES = (".yaml", ".yml", ".json")
 
 
+@dataclass(frozen=True)
+class Document:
+    """One object, and the file that it comes from."""
+
+    file: str
+    object: Object
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.object['kind']} {self.object['metadata']['name']}"
+
+
+def read_documents(names: Iterable[str | Path]) -> list[Document]:
+    """The objects of files, of folders' files and of standard input (`-`), in their order. A pipe can be read only once."""
+    return [Document(str(path), obj) for name in names for path in _paths(name) for obj in read_objects(path)]
+
+
 def read_all(names: Iterable[str | Path]) -> list[Object]:
-    """The objects of files, of folders' files and of standard input (`-`), in their order."""
-    return [obj for name in names for path in _paths(name) for obj in read_objects(path)]
+    return [document.object for document in read_documents(names)]
 
 
 def read_objects(file: Path) -> list[Object]:
@@ -26,7 +42,7 @@ def read_objects(file: Path) -> list[Object]:
         text = sys.stdin.read() if str(file) == "-" else file.read_text()
         documents = [d for d in yaml.load_all(text, yaml.CSafeLoader) if d]
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise Failed(f"{file} is no YAML: {error}") from None
+        raise Failed(f"{file} is not YAML: {error}") from None
     except OSError as error:
         raise Failed(f"{file} cannot be read: {error.strerror}") from None
     objects: list[Object] = []
@@ -49,11 +65,12 @@ def _is_object(item: Any) -> bool:
 
 def _paths(name: str | Path) -> list[Path]:
     path = Path(name)
-    if str(name) == "-" or path.is_file():
-        return [path]
     if path.is_dir():
         found = sorted(each for each in path.rglob("*") if each.suffix in _SUFFIXES and each.is_file())
         if not found:
             raise Failed(f"{path} holds no {', '.join(_SUFFIXES)} file")
         return found
+    # Whatever can be read: also /dev/stdin, and the pipe of a shell's process substitution.
+    if str(name) == "-" or path.exists():
+        return [path]
     raise Failed(f"{path}: there is no such file or folder")

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from modelyard.kube.crd import definition_of
 from modelyard.kube.kinds import Object
 from modelyard.operators.registry import SHARED
-from modelyard.runtime import guard, rbac
-from modelyard.runtime.operator import Operator
+from modelyard.runtime.declaring import rbac
+from modelyard.runtime.declaring.operator import Operator
+from modelyard.runtime.process import guard
 from modelyard.runtime.webhooks import ServiceAddress, conversion_stanza, webhook_configurations
 
 NAME = "modelyard"

@@ -7,9 +7,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from typing import NoReturn
 
-from modelyard import __version__
-from modelyard.cli.output import Failed
+from modelyard.cli.packages import LAPTOP_PACKAGES, lacking
+from modelyard.failure import Failed
 
 EXIT_CODES = """exit codes:
   0  done
@@ -17,10 +18,6 @@ EXIT_CODES = """exit codes:
   2  the command line was wrong
   3  not everything is ready (status), or there would be changes (plan --exit-code)
 """
-
-
-_EXTRAS = frozenset(("cel_expr_python", "uv", "tzdata"))
-"""Packages that only the laptop cluster and offline plans need."""
 
 
 @dataclass(frozen=True)
@@ -35,12 +32,16 @@ class Command:
 COMMANDS = (
     Command("up", "modelyard.cli.laptop.up", "start the laptop cluster, with the platform's controllers"),
     Command("down", "modelyard.cli.laptop.down", "stop the laptop cluster; its state stays"),
+    Command("list", "modelyard.cli.laptop.listing", "show the laptop clusters on this machine"),
     Command("reset", "modelyard.cli.laptop.reset", "delete the laptop cluster's state"),
+    Command("export", "modelyard.cli.laptop.export", "write the whole laptop cluster into one file"),
+    Command("import", "modelyard.cli.laptop.imports", "make a laptop cluster from an exported file"),
     Command("logs", "modelyard.cli.laptop.logs", "show the logs of the laptop cluster's parts"),
     Command("url", "modelyard.cli.laptop.url", "print a link that opens a service in a browser"),
     Command("env", "modelyard.cli.laptop.env", "print what a client needs to reach a service, to paste into a shell"),
     Command("images", "modelyard.cli.laptop.images", "list the programs that pods can run here; prune built ones"),
     Command("apiserver", "modelyard.cli.laptop.apiserver", "run the Kubernetes API server alone"),
+    Command("serve", "modelyard.cli.serve", "run one of the platform's servers alone, without Kubernetes"),
     Command("run", "modelyard.cli.run", "run the controllers on a cluster"),
     Command("manifests", "modelyard.cli.manifests", "print everything that an installation on a cluster needs"),
     Command("plan", "modelyard.cli.plan", "show what the controllers would do for custom resources"),
@@ -48,6 +49,8 @@ COMMANDS = (
         "status", "modelyard.cli.status", "show the platform's resources, their children and why something is not ready"
     ),
     Command("dataflow", "modelyard.cli.dataflow", "show what each operator watches, creates, serves and defines"),
+    Command("examples", "modelyard.cli.examples", "list, print or write the YAML examples that come with Modelyard"),
+    Command("completion", "modelyard.cli.completion", "print the completion of commands and options for a shell"),
     Command("docs", "modelyard.cli.docs", "write or check the generated pages of docs/ (in a source checkout)"),
 )
 
@@ -67,9 +70,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"modelyard {name}: {problem}", file=sys.stderr)
         return 1
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in _EXTRAS:
+        module = (error.name or "").partition(".")[0]
+        if module not in LAPTOP_PACKAGES:
             raise
-        print(f"modelyard {name}: this needs {error.name}: pip install 'modelyard[local]'", file=sys.stderr)
+        print(f"modelyard {name}: {lacking([module])}", file=sys.stderr)
         return 1
     except BrokenPipeError:
         return 1
@@ -85,7 +89,7 @@ def _parser(wanted: str) -> argparse.ArgumentParser:
         epilog=EXIT_CODES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for command in COMMANDS:
         if command.name == wanted:
@@ -111,8 +115,12 @@ def _describe(parser: argparse.ArgumentParser, command: Command) -> None:
     module.arguments(parser)
 
 
-def _version() -> str:
-    return f"modelyard {__version__}"
+class _ShowVersion(argparse.Action):
+    """Looks the version up only when it is asked for: reading the metadata of packages is slow."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        print(f"modelyard {import_module('modelyard.version').version()}")
+        parser.exit()
 
 
 if __name__ == "__main__":

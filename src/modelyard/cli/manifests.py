@@ -3,9 +3,10 @@
 examples:
   modelyard manifests --image registry.example.com/modelyard:0.1.0 | kubectl apply --server-side -f -
   MLFLOW_URL=https://ml.example.com modelyard manifests --operators mlflow --namespace opendatahub
+  modelyard manifests --set MLFLOW_METRICS=off                             the same for one setting, on the command line
   modelyard manifests --only crds | kubectl apply --server-side -f -       upgrade the definitions first
   modelyard manifests --only plane | kubectl delete -f -                   uninstall; resources and their data stay
-Settings of the operators that are set in this environment go into the Deployment, and the role is made for them.
+Settings of the operators that are set in this environment or by --set go into the Deployment, and the role is made for them.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ import sys
 from collections.abc import Mapping
 
 from modelyard.cli.installation import Choice, manifests
-from modelyard.cli.output import Failed, print_json, yaml_text
-from modelyard.operators.registry import BUILT, UnknownOperator, load, shared
-from modelyard.runtime.operator import Operator
+from modelyard.cli.output import print_json, yaml_text
+from modelyard.cli.settings_flag import check_names, environment, settings_argument, variables
+from modelyard.failure import Failed
+from modelyard.operators.registry import BUILT, load, shared
+from modelyard.runtime.declaring.operator import Operator
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,6 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--image", default="modelyard:latest", help="the plane's image")
     parser.add_argument("--replicas", type=int, default=1, help="more than one: the others stand by (default: 1)")
     operators_argument(parser)
+    settings_argument(parser)
     parser.add_argument(
         "--watch-namespace", metavar="NAMESPACE", help="act on this namespace only, with Roles instead of ClusterRoles"
     )
@@ -39,7 +43,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def operators_argument(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--operators", metavar="NAMES", help=f"comma-separated, of: {', '.join(BUILT)} (default: all)")
+    parser.add_argument(
+        "--operators",
+        metavar="NAMES",
+        help=f"comma-separated, of: {', '.join(BUILT)}, and those of installed packages (default: all)",
+    )
 
 
 def operator_names(args: argparse.Namespace) -> list[str] | None:
@@ -50,7 +58,7 @@ def load_operators(names: list[str] | None, environ: Mapping[str, str] | None = 
     """The chosen operators with the settings of this process; a bad name or setting is said."""
     try:
         return load(names, os.environ if environ is None else environ)
-    except (UnknownOperator, ValueError) as error:
+    except ValueError as error:
         raise Failed(str(error)) from None
 
 
@@ -66,17 +74,31 @@ def run(args: argparse.Namespace) -> int:
     if args.replicas < 1:
         raise Failed(f"--replicas {args.replicas}: at least one is needed; to stop the plane scale its Deployment to 0")
     # As the process will see it: the role must fit the namespaces that the operators will act in.
-    environ = {**os.environ, "POD_NAMESPACE": args.namespace}
+    given = environment(args)
+    environ = {**given, "POD_NAMESPACE": args.namespace}
     operators = with_shared(load_operators(operator_names(args), environ), environ)
-    names = {setting.name for operator in operators for setting in operator.settings} - {"POD_NAMESPACE"}
-    settings = {name: os.environ[name] for name in names if name in os.environ}
+    check_names(args, operators)
+    names = variables(operators) - {"POD_NAMESPACE"}
+    settings = {name: given[name] for name in names if name in given}
     made = manifests(operators, Choice(args.namespace, args.image, args.replicas, args.watch_namespace, settings))
     made = [obj for obj in made if _belongs(args.only, obj["kind"])]
+    if _moves(args.image) and any(obj["kind"] == "Deployment" for obj in made):
+        print(
+            f"modelyard manifests: the image {args.image} may change under a running plane; "
+            "name a digest or a fixed tag: --image REGISTRY/modelyard:TAG",
+            file=sys.stderr,
+        )
     if args.output == "json":
         print_json({"apiVersion": "v1", "kind": "List", "items": made})
     else:
         sys.stdout.write(yaml_text(*made))
     return 0
+
+
+def _moves(image: str) -> bool:
+    """Whether the name means another image tomorrow: no digest, and no tag but `latest`."""
+    tag = image.rpartition("/")[2].partition(":")[2]
+    return "@" not in image and tag in ("", "latest")
 
 
 def _belongs(part: str, kind: str) -> bool:

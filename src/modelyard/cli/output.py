@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -17,8 +18,11 @@ from modelyard.kube.kinds import Object
 _PIPED_WIDTH = 10_000
 
 
-class Failed(Exception):
-    """The command cannot do its work; the text is for a person: what is wrong and what to do."""
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """` (did you mean X?)` if one of the known words is close, else nothing."""
+    by_lower = {each.lower(): each for each in known}
+    close = get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return f" (did you mean {by_lower[close[0]]}?)" if close else ""
 
 
 def console(*, stderr: bool = False) -> Console:

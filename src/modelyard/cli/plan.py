@@ -13,8 +13,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import msgspec
 from rich.console import Group, RenderableType
@@ -23,14 +24,19 @@ from rich.text import Text
 from modelyard.cli.connection import connection_arguments, plane_settings, with_client
 from modelyard.cli.files import read_all
 from modelyard.cli.manifests import load_operators, operator_names, operators_argument, with_shared
-from modelyard.cli.output import Failed, output_argument, print_json, show, yaml_text
+from modelyard.cli.output import output_argument, print_json, show, yaml_text
+from modelyard.cli.refusals import no_namespace, refusal
+from modelyard.cli.settings_flag import check_names, chosen_settings, environment, settings_argument
+from modelyard.failure import Failed
+from modelyard.kube.builtin import Namespace
 from modelyard.kube.client import Client
 from modelyard.kube.errors import ApiError
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.objects import key_of
-from modelyard.runtime.controller import Controller
-from modelyard.runtime.operator import Operator
-from modelyard.runtime.plan import Action, Change, FieldChange, Plan, plan
+from modelyard.kube.openshift import PLATFORMS
+from modelyard.runtime.acting.plan import Action, Change, FieldChange, Plan, plan
+from modelyard.runtime.declaring.controller import Controller
+from modelyard.runtime.declaring.operator import Operator
 
 WOULD_CHANGE = 3
 _MARKS = {"create": ("+", "green"), "change": ("~", "yellow"), "delete": ("-", "red"), "release": ("-", "red")}
@@ -59,11 +65,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--offline", action="store_true", help="on an API server of its own instead of a cluster")
     parser.add_argument(
         "--platform",
-        choices=["kubernetes", "openshift"],
+        choices=PLATFORMS,
         default="kubernetes",
         help="with --offline: what is planned for",
     )
     operators_argument(parser)
+    settings_argument(parser)
     parser.add_argument("--exit-code", action="store_true", help="exit with 3 if there would be changes")
     connection_arguments(parser)
     output_argument(parser, "yaml")
@@ -71,24 +78,35 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     objects = read_all(args.file)
-    asked, plans = (
+    asked, plans, problems = (
         _offline(args, objects) if args.offline else with_client(args, lambda c: _on_cluster(c, args, objects))
     )
     present(asked, plans, args.output, offline=args.offline)
+    if problems:
+        raise Failed("; ".join(problems))
+    if any(plan.failures for plan in plans):
+        return 1
     return WOULD_CHANGE if args.exit_code and any(not p.is_empty for p in plans) else 0
 
 
-def _offline(args: argparse.Namespace, objects: Sequence[Object]) -> tuple[list[Asked], list[Plan]]:
+def _offline(args: argparse.Namespace, objects: Sequence[Object]) -> tuple[list[Asked], list[Plan], list[str]]:
     # Only here: the API server needs packages that a plan on a cluster does not.
     from modelyard.cli.simulation import simulate
 
-    operators = load_operators(operator_names(args))
+    environ = environment(args)
+    operators = load_operators(operator_names(args), environ)
+    together = with_shared(operators, environ)
+    check_names(args, together)
     asked, others = sort_out(operators, objects)
     resources = [(each.kind, each.resource) for each in asked]
     try:
-        return asked, asyncio.run(simulate(with_shared(operators), resources, others, args.platform))
+        return (
+            asked,
+            asyncio.run(simulate(together, resources, others, args.platform, _note_left_out)),
+            [],
+        )
     except ApiError as error:
-        raise Failed(f"it would be refused: {error}") from None
+        raise Failed(f"it would be refused: {refusal(error)}") from None
     except TimeoutError:
         raise Failed(
             "the controllers do not come to rest on this; that is a fault of theirs, please report it"
@@ -97,10 +115,43 @@ def _offline(args: argparse.Namespace, objects: Sequence[Object]) -> tuple[list[
 
 async def _on_cluster(
     client: Client, args: argparse.Namespace, objects: Sequence[Object]
-) -> tuple[list[Asked], list[Plan]]:
-    operators = load_operators(operator_names(args), await plane_settings(client, args))
-    asked, _ = sort_out(operators, objects)
-    return asked, await plan_all(client, asked)
+) -> tuple[list[Asked], list[Plan], list[str]]:
+    environ = {**await plane_settings(client, args), **chosen_settings(args)}
+    operators = load_operators(operator_names(args), environ)
+    check_names(args, with_shared(operators, environ))
+    asked, others = sort_out(operators, objects)
+    served = {(kind.api_version, kind.kind) for kind in await client.discover()}
+    for obj in others:
+        if (obj["apiVersion"], obj["kind"]) not in served:
+            _note_left_out(obj)
+    plans = await plan_all(client, asked)
+    return asked, plans, await missing_namespaces(client, asked, plans)
+
+
+def _note_left_out(obj: Object) -> None:
+    said = f"{obj['kind']} {obj['metadata']['name']} is left out: nothing serves {obj['apiVersion']} {obj['kind']}"
+    print(f"modelyard plan: {said}", file=sys.stderr)
+
+
+async def missing_namespaces(client: Client, asked: Sequence[Asked], plans: Sequence[Plan]) -> list[str]:
+    """What the API would refuse when it really is told: the pass itself writes nothing, and so does not notice."""
+    users: dict[str, str] = {}
+    for each, made in zip(asked, plans, strict=True):
+        users.setdefault(key_of(each.resource).namespace, each.title)
+        for change in made.of("create"):
+            users.setdefault(change.key.namespace, f"{change.kind.kind} {change.key}")
+    return [
+        f"{title} would be refused: {no_namespace(name)}"
+        for name, title in users.items()
+        if name and await _is_missing(client, name)
+    ]
+
+
+async def _is_missing(client: Client, namespace: str) -> bool:
+    try:
+        return await client.find(Namespace, "", namespace) is None
+    except ApiError:
+        return False  # Not everybody may look at namespaces.
 
 
 def sort_out(operators: Sequence[Operator], objects: Sequence[Object]) -> tuple[list[Asked], list[Object]]:
@@ -114,6 +165,8 @@ def sort_out(operators: Sequence[Operator], objects: Sequence[Object]) -> tuple[
     asked, others = [], []
     for obj in objects:
         found = definitions.get((obj["apiVersion"], obj["kind"]))
+        if found is None and (close := _close(obj, definitions)):
+            raise Failed(f"{obj['kind']} {obj['metadata']['name']}: {obj['apiVersion']} has no such kind{close}")
         if found is None:
             others.append(obj)
             continue
@@ -128,8 +181,22 @@ def sort_out(operators: Sequence[Operator], objects: Sequence[Object]) -> tuple[
         asked.append(Asked(definition.kind, obj, controller))
     if not asked:
         kinds = ", ".join(sorted({d.kind_name for operator in operators for d in operator.definitions}))
-        raise Failed(f"the files hold no custom resource of {', '.join(o.name for o in operators)}; those are: {kinds}")
+        held = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in others[:5]) or "nothing"
+        names = ", ".join(o.name for o in operators)
+        raise Failed(f"the files hold no custom resource of {names}; those are: {kinds}. The files hold: {held}")
     return asked, others
+
+
+def _close(obj: Object, known: Iterable[tuple[str, str]]) -> str:
+    """What was probably meant: a kind of the same group that is spelled like this, or has another version."""
+    group = str(obj["apiVersion"]).partition("/")[0]
+    by_kind = {
+        kind.lower(): f"{version} {kind}"
+        for version, kind in sorted(known, key=lambda each: each[0] == obj["apiVersion"])
+        if version.partition("/")[0] == group
+    }
+    close = get_close_matches(str(obj["kind"]).lower(), by_kind, n=1)
+    return f" (did you mean {by_kind[close[0]]}?)" if close else ""
 
 
 async def plan_all(client: Client, asked: Sequence[Asked]) -> list[Plan]:
@@ -144,7 +211,7 @@ async def plan_all(client: Client, asked: Sequence[Asked]) -> list[Plan]:
         try:
             plans.append(await plan(client, each.controller, each.resource) if each.controller else Plan())
         except ApiError as error:
-            raise Failed(f"{each.title} would be refused: {error}") from None
+            raise Failed(f"{each.title} would be refused: {refusal(error)}") from None
         except (TimeoutError, ConnectionError) as error:
             raise Failed(str(error)) from None
     return plans

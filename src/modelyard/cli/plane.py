@@ -19,21 +19,21 @@ from modelyard.kube.builtin import (
 )
 from modelyard.kube.client import Client
 from modelyard.kube.times import utc_now
-from modelyard.runtime.certificates import (
+from modelyard.runtime.declaring.controller import Controller
+from modelyard.runtime.declaring.operator import Operator
+from modelyard.runtime.process.guard import Guard
+from modelyard.runtime.process.health import HealthServer, Listening
+from modelyard.runtime.process.lease import LeaseSettings
+from modelyard.runtime.process.manager import Manager
+from modelyard.runtime.tls.certificates import (
     CertificateKeeper,
     MountedCertificates,
     SecretCertificates,
     Trust,
     service_names,
 )
-from modelyard.runtime.controller import Controller
-from modelyard.runtime.guard import Guard
-from modelyard.runtime.health import Endpoint, HealthServer
-from modelyard.runtime.lease import LeaseSettings
-from modelyard.runtime.manager import Manager
-from modelyard.runtime.operator import Operator
-from modelyard.runtime.sources import CachedObjects
 from modelyard.runtime.webhooks import ServiceAddress, Webhooks, WebhookServer
+from modelyard.runtime.webhooks.access_review import ApiAccessReviews
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class PlaneOptions:
     """Names or addresses by which the API reaches the webhooks, beside those of their Service."""
     certificates: Path | None = None
     """A folder with tls.crt and tls.key; none: certificates of our own, kept in a Secret."""
-    health: Endpoint | None = field(default_factory=Endpoint)
+    health: Listening | None = field(default_factory=Listening)
     metrics_host: str = "0.0.0.0"
     metrics_port: int | None = None
     """Where metrics are served over HTTPS, to those whom the API lets read them; none: in the clear, beside health."""
@@ -71,7 +71,15 @@ class Plane:
         self._options = options
         controllers = [c for operator in operators for c in operator.controllers]
         lease = LeaseSettings("modelyard", options.home) if options.lease else None
-        self.manager = Manager(client, [*controllers, *more], namespace=options.watch_namespace, lease=lease)
+        background = [work for operator in operators for work in operator.background]
+        self.manager = Manager(
+            client,
+            [*controllers, *more],
+            namespace=options.watch_namespace,
+            lease=lease,
+            background=background,
+            own_metrics=[metric for operator in operators for metric in operator.metrics],
+        )
         self._stack = AsyncExitStack()
         self.webhook_port = 0
         self.metrics_port = 0
@@ -90,7 +98,7 @@ class Plane:
                 if self.serves_webhooks:
                     await self._serve_webhooks(context)
                 if options.metrics_port is not None:
-                    guarded = Endpoint(
+                    guarded = Listening(
                         options.metrics_host,
                         options.metrics_port,
                         health=False,
@@ -113,7 +121,7 @@ class Plane:
         while self.manager.problems:
             await asyncio.sleep(0.02)
 
-    async def _serve_health(self, endpoint: Endpoint) -> int:
+    async def _serve_health(self, endpoint: Listening) -> int:
         server = HealthServer(self.manager, endpoint)
         port = await server.start()
         self._stack.push_async_callback(server.stop)
@@ -146,7 +154,8 @@ class Plane:
             Webhooks(
                 hooks,
                 conversions,
-                reader=CachedObjects(self.manager.caches, self.manager.served),
+                reader=self.manager.reader,
+                access=ApiAccessReviews(self._client),
                 metrics=self.manager.metrics,
             ),
             context,

@@ -6,9 +6,10 @@ from datetime import timedelta
 
 from modelyard.kube import builtin
 from modelyard.kube.client import Client
-from modelyard.kube.kinds import Key, Kind, Object
+from modelyard.kube.kinds import Key, Object
 from modelyard.kube.objects import key_of, labels_of, metadata_of
 from modelyard.kube.times import format_time, utc_now
+from modelyard.kube.workload_status import COUNTS, job_succeeded, pod_running, replicas_status
 
 _DOCUMENTATION_ADDRESS = "192.0.2.1"
 """Belongs to nobody: what is played here is only reported, never reached."""
@@ -23,7 +24,7 @@ async def play_workloads(client: Client) -> bool:
     played = False
     for kind, status_of in ((builtin.Deployment, _replicas), (builtin.StatefulSet, _replicas), (builtin.Job, _job)):
         for obj in (await client.list(kind)).items:
-            wanted = status_of(kind, obj)
+            wanted = status_of(obj)
             current = obj.get("status") or {}
             if any(current.get(name) != value for name, value in wanted.items() if name not in _TIMES):
                 meta = metadata_of(obj)
@@ -54,26 +55,10 @@ async def _play_pods(client: Client) -> bool:
             "spec": template["spec"],
         }
         await client.create(builtin.Pod, pod)
-        await client.patch(builtin.Pod, *key, {"status": _running(template["spec"])}, subresource="status")
+        await client.patch(
+            builtin.Pod, *key, {"status": pod_running(template["spec"]["containers"], _settled())}, subresource="status"
+        )
     return played
-
-
-def _running(spec: Object) -> Object:
-    since = format_time(utc_now() - _SETTLED)
-    containers = [
-        {
-            "name": each["name"],
-            "image": each["image"],
-            "imageID": "",
-            "ready": True,
-            "started": True,
-            "restartCount": 0,
-            "state": {"running": {"startedAt": since}},
-        }
-        for each in spec["containers"]
-    ]
-    ready = {"type": "Ready", "status": "True", "lastTransitionTime": since}
-    return {"phase": "Running", "conditions": [ready], "containerStatuses": containers}
 
 
 async def _play_endpoints(client: Client) -> bool:
@@ -108,25 +93,14 @@ def _service_of(endpoints: Object) -> Key:
 _TIMES = frozenset(("startTime", "completionTime", "conditions"))
 
 
-def _replicas(kind: Kind, obj: Object) -> Object:
-    count = (obj.get("spec") or {}).get("replicas", 1)
-    status: Object = {"observedGeneration": metadata_of(obj).get("generation", 1)}
-    names = ["replicas", "readyReplicas", "availableReplicas", "updatedReplicas"]
-    if kind == builtin.StatefulSet:
-        names.append("currentReplicas")
-    else:
-        reasons = {"Available": "MinimumReplicasAvailable", "Progressing": "NewReplicaSetAvailable"}
-        status["conditions"] = [_condition(type_, reason, "lastUpdateTime") for type_, reason in reasons.items()]
-    return status | dict.fromkeys(names, count or None)
+def _replicas(obj: Object) -> Object:
+    """With None for each count that is to go."""
+    return dict.fromkeys(COUNTS) | replicas_status(obj, since=_settled())
 
 
-def _job(kind: Kind, obj: Object) -> Object:
-    now = format_time(utc_now())
-    types = ("SuccessCriteriaMet", "Complete")
-    conditions = [_condition(type_, "CompletionsReached", "lastProbeTime") for type_ in types]
-    return {"succeeded": 1, "startTime": now, "completionTime": now, "conditions": conditions}
+def _job(obj: Object) -> Object:
+    return job_succeeded(format_time(utc_now()))
 
 
-def _condition(type_: str, reason: str, time: str) -> Object:
-    since = format_time(utc_now() - _SETTLED)
-    return {"type": type_, "status": "True", "reason": reason, "message": "", "lastTransitionTime": since, time: since}
+def _settled() -> str:
+    return format_time(utc_now() - _SETTLED)

@@ -4,7 +4,8 @@ examples:
   modelyard run                                   with the current kubeconfig (or in a pod: its service account)
   modelyard run --operators mlflow --lease        one of several replicas
   modelyard run --namespace team-a                act on one namespace only
-environment: the settings of the operators, see `modelyard dataflow` under Configuration.
+  modelyard run --set MLFLOW_METRICS=off          a setting of an operator
+environment: the settings of the operators, see `modelyard dataflow` under Configuration; --set goes before it.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ import msgspec
 
 from modelyard.cli.connection import connection_arguments, with_client
 from modelyard.cli.manifests import load_operators, operator_names, operators_argument, with_shared
-from modelyard.cli.output import Failed
 from modelyard.cli.plane import Plane, PlaneOptions
+from modelyard.cli.settings_flag import check_names, environment, settings_argument
+from modelyard.failure import Failed
 from modelyard.kube.client import Client
-from modelyard.runtime.health import Endpoint
-from modelyard.runtime.logs import configure
+from modelyard.runtime.process.health import Listening
+from modelyard.runtime.process.logs import configure
 
 OLDEST, NEWEST = 29, 37
 """Minor versions of Kubernetes that the plane is made for."""
@@ -32,6 +34,7 @@ OLDEST, NEWEST = 29, 37
 def arguments(parser: argparse.ArgumentParser) -> None:
     connection_arguments(parser)
     operators_argument(parser)
+    settings_argument(parser)
     parser.add_argument("--namespace", help="act on this namespace only (default: all)")
     home = os.environ.get("POD_NAMESPACE") or "modelyard"
     parser.add_argument(
@@ -61,7 +64,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     configure(json={"auto": None, "json": True, "human": False}[args.log_format], level=args.log_level)
-    operators = with_shared(load_operators(operator_names(args)))
+    environ = environment(args)
+    operators = with_shared(load_operators(operator_names(args), environ), environ)
+    check_names(args, operators)
     options = PlaneOptions(
         home=args.home,
         watch_namespace=args.namespace,
@@ -70,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
         webhook_port=args.webhook_port,
         certificates=args.certificates,
         metrics_port=args.metrics_port,
-        health=Endpoint(host=args.health_host, port=args.health_port, debug=args.debug),
+        health=Listening(host=args.health_host, port=args.health_port, debug=args.debug),
     )
 
     async def work(client: Client) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -14,11 +14,11 @@ from modelyard.kube.errors import AlreadyExists
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.objects import key_of, namespace_of, status_of, uid_of
 from modelyard.kube.transport import Around, Response, Sent, Transport
-from modelyard.runtime.controller import Fixed
-from modelyard.runtime.manager import Manager
-from modelyard.runtime.operator import Operator
-from modelyard.runtime.ownership import Owner, belongs_to
-from modelyard.runtime.plan import Change, Plan, field_changes, masked
+from modelyard.runtime.acting.ownership import Owner, belongs_to
+from modelyard.runtime.acting.plan import Change, Plan, field_changes, masked
+from modelyard.runtime.declaring.controller import Fixed
+from modelyard.runtime.declaring.operator import Operator
+from modelyard.runtime.process.manager import Manager
 
 _APPLY = "application/apply-patch+yaml"
 _ROUNDS = 12
@@ -48,15 +48,18 @@ async def simulate(
     resources: Sequence[tuple[Kind, Object]],
     others: Sequence[Object],
     platform: str,
+    left_out: Callable[[Object], None] = lambda obj: None,
 ) -> list[Plan]:
-    """One plan a resource: everything that would exist once its workloads are ready."""
+    """One plan a resource: everything that would exist once its workloads are ready. `left_out` takes what has no kind here."""
     async with offline_server(operators, platform) as server:
         client = server.client()
         await _namespaces(client, operators, [*others, *(obj for _, obj in resources)])
         served = {(kind.api_version, kind.kind): kind for kind in await client.discover()}
         for obj in others:
             kind = served.get((obj["apiVersion"], obj["kind"]))
-            if kind is not None:
+            if kind is None:
+                left_out(obj)
+            else:
                 placed = {"namespace": "default"} if kind.namespaced else {}
                 obj = obj | {"metadata": placed | obj["metadata"]}
                 await client.apply(kind, obj, field_manager="modelyard-plan", force=True)

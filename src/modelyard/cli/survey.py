@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from modelyard.cli.output import did_you_mean
 from modelyard.kube import builtin
 from modelyard.kube.client import Client
 from modelyard.kube.conditions import find_condition
-from modelyard.kube.errors import ApiError, NotFound
+from modelyard.kube.crd import Definition
+from modelyard.kube.errors import ApiError, NotFound, Unreachable
 from modelyard.kube.kinds import Key, Kind, Object
-from modelyard.kube.objects import key_of, uid_of
-from modelyard.runtime.operator import Operator
-from modelyard.runtime.ownership import OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE, SHARE_PREFIX, Owner
+from modelyard.kube.objects import generation_of, key_of, status_of, uid_of
+from modelyard.runtime.acting.ownership import OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE, SHARE_PREFIX, Owner
+from modelyard.runtime.declaring.operator import Operator
 
-_BELOW = (builtin.ReplicaSet, builtin.Job, builtin.Pod)
-"""Kinds that children make themselves."""
-_BAD_WAITS = frozenset(
-    (
-        "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError",
-        "RunContainerError",
-    )
+_WORKLOADS = (
+    builtin.Deployment, builtin.StatefulSet, builtin.ReplicaSet, builtin.Job, builtin.Pod, builtin.PersistentVolumeClaim,
 )  # fmt: skip
+"""Kinds that children make themselves, and that can be broken without belonging to a resource of the platform."""
+NO_IMAGE = frozenset(("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"))
+_BAD_WAITS = NO_IMAGE | {"CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
+_LINE_LENGTH = 500
+_ALL = "*"
 
 
 @dataclass
@@ -37,6 +39,8 @@ class Node:
     """Why it is not ready, in a few words."""
     children: list[Node] = field(default_factory=list)
     events: list[Object] = field(default_factory=list)
+    log: str = ""
+    """The last line that a pod wrote before it crashed."""
 
     @property
     def key(self) -> Key:
@@ -46,24 +50,166 @@ class Node:
     def title(self) -> str:
         return f"{self.kind.kind} {self.key.name}"
 
+    def walk(self) -> Iterator[Node]:
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+class UnknownKind(Exception):
+    """No operator defines such a kind; the text names those that they define."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What there is on a cluster, with the platform's resources on top."""
+
+    roots: Sequence[Node]
+    strays: Sequence[Node]
+    """What is broken and belongs to none of them."""
+    served: bool
+    """Whether the cluster knows any of the platform's kinds."""
+
+    @property
+    def ready(self) -> bool:
+        return not self.strays and all(root.ready is not False for root in self.roots)
+
 
 async def survey(client: Client, operators: Sequence[Operator], only: tuple[str, str] | None = None) -> list[Node]:
     """The custom resources of these operators; `only` is a kind (or plural) and a name."""
+    return list((await view(client, operators, only)).roots)
+
+
+async def view(
+    client: Client,
+    operators: Sequence[Operator],
+    only: tuple[str, str] | None = None,
+    *,
+    everywhere: bool = False,
+) -> View:
+    """The custom resources, and what else is broken in the namespaces of the platform, or `everywhere`."""
+    wanted = [d for operator in operators for d in operator.definitions if only is None or _is_named(d, only[0])]
+    if only is not None and not wanted:
+        known = sorted({d.kind_name for operator in operators for d in operator.definitions})
+        words = {word for operator in operators for d in operator.definitions for word in _names(d)}
+        close = did_you_mean(only[0], words)
+        raise UnknownKind(f"no kind of the platform is called {only[0]!r}{close}; there are: {', '.join(known)}")
+    reporting = {controller.kind for operator in operators for controller in operator.controllers}
     served = await client.discover()
-    roots: list[Node] = []
     index = await _index(client, operators, served)
     events = await _events(client)
-    for operator in operators:
-        for definition in operator.definitions:
-            kind = definition.kind
-            names = {kind.kind.lower(), kind.plural, definition.singular.lower(), *definition.short_names}
-            if kind not in served or (only is not None and only[0].lower() not in names):
-                continue
-            for obj in (await client.list(kind)).items:
-                if only is not None and only[1] and key_of(obj).name != only[1]:
-                    continue
-                roots.append(_node(kind, obj, index, events))
-    return roots
+    roots: list[Node] = []
+    for kind in (definition.kind for definition in wanted if definition.kind in served):
+        for obj in (await client.list(kind)).items:
+            if only is None or not only[1] or key_of(obj).name == only[1]:
+                roots.append(_root(kind, obj, index, events, reports=kind in reporting))
+    strays = []
+    if only is None:
+        namespaces = None if everywhere else _namespaces(operators, roots)
+        strays = _strays(index, events, roots, namespaces)
+    for node in (node for root in (*roots, *strays) for node in root.walk()):
+        node.log = await _last_log_line(client, node)
+    return View(roots, strays, any(d.kind in served for operator in operators for d in operator.definitions))
+
+
+async def survey_one(client: Client, operators: Sequence[Operator], kind: Kind, key: Key) -> Node | None:
+    """One object, of any kind, with what belongs to it."""
+    found = await client.find(kind, *key)
+    if found is None:
+        return None
+    index = await _index(client, operators, await client.discover())
+    root = _node(kind, found, index, await _events(client))
+    for node in root.walk():
+        node.log = await _last_log_line(client, node)
+    return root
+
+
+def _names(definition: Definition) -> set[str]:
+    kind = definition.kind
+    return {kind.kind.lower(), kind.plural, definition.singular.lower(), *definition.short_names}
+
+
+def _is_named(definition: Definition, word: str) -> bool:
+    return word.lower() in _names(definition)
+
+
+def _root(
+    kind: Kind,
+    obj: Object,
+    index: dict[str, list[tuple[Kind, Object]]],
+    events: dict[str, list[Object]],
+    *,
+    reports: bool,
+) -> Node:
+    node = _node(kind, obj, index, events)
+    if not reports or node.ready is False:
+        return node
+    conditions = status_of(obj).get("conditions") or []
+    seen = max((int(each.get("observedGeneration") or 0) for each in conditions), default=0)
+    if not conditions:
+        node.state, node.ready, node.why = "not ready", False, "no controller has seen it yet; do the controllers run?"
+    elif seen and seen < generation_of(obj):
+        node.state, node.ready, node.why = "not ready", False, "no controller has acted on its last change yet"
+    return node
+
+
+def _namespaces(operators: Sequence[Operator], roots: Sequence[Node]) -> set[str]:
+    """Where the platform has things: those that the operators name, and those of the resources and what belongs to them."""
+    declared = {owned.namespace or "" for o in operators for controller in o.controllers for owned in controller.owns}
+    return declared | {node.key.namespace for root in roots for node in root.walk()}
+
+
+def _strays(
+    index: dict[str, list[tuple[Kind, Object]]],
+    events: dict[str, list[Object]],
+    roots: Sequence[Node],
+    namespaces: Container[str] | None,
+) -> list[Node]:
+    """Broken workloads that belong to no resource."""
+    shown = {uid_of(node.object) for root in roots for node in root.walk()}
+    there = {uid_of(obj): (kind, obj) for kind, obj in index.get(_ALL, ())}
+    found = []
+    for kind, obj in there.values():
+        owners = {str(each.get("uid")) for each in obj["metadata"].get("ownerReferences") or ()}
+        if uid_of(obj) in shown or owners & there.keys() or owners & shown:
+            continue
+        if namespaces is None or key_of(obj).namespace in namespaces:
+            node = _node(kind, obj, index, events)
+            if _is_broken(node):
+                found.append(node)
+    return sorted(found, key=lambda node: (node.key, node.kind.kind))
+
+
+def _is_broken(node: Node) -> bool:
+    """A Job that runs is not ready, and nothing is wrong with it unless its pods say so."""
+    if node.kind == builtin.Job and node.state == "running":
+        return any(child.kind == builtin.Pod and child.state in _BAD_WAITS for child in node.children)
+    return node.ready is False
+
+
+async def _last_log_line(client: Client, node: Node) -> str:
+    crashed = _crashed_container(node.object) if node.kind == builtin.Pod and node.ready is False else None
+    if crashed is None:
+        return ""
+    container, previous = crashed
+    try:
+        text = await client.logs(*node.key, container=container, previous=previous, tail=5, limit_bytes=20_000)
+    except (ApiError, Unreachable):
+        return ""  # Not everybody may read logs, and those of the last run may be gone.
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:_LINE_LENGTH] if lines else ""
+
+
+def _crashed_container(pod: Object) -> tuple[str, bool] | None:
+    """The container that ended with an error, and whether it was started again since."""
+    status = status_of(pod)
+    for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
+        now, before = container.get("state") or {}, container.get("lastState") or {}
+        if (now.get("terminated") or {}).get("exitCode"):
+            return container["name"], False
+        if not container.get("ready") and (before.get("terminated") or {}).get("exitCode"):
+            return container["name"], True
+    return None
 
 
 def reason(root: Node) -> str:
@@ -74,9 +220,13 @@ def reason(root: Node) -> str:
     path, why = culprit
     own = path[0] if path else root
     if len(path) <= 1:
-        return f"{own.title}: {why}"
+        return f"{own.title}: {why}{_logged(own)}"
     last = path[-1]
-    return f"{own.title}: {last.kind.kind.lower()} {last.key.name} {_is(last, why)}"
+    return f"{own.title}: {last.kind.kind.lower()} {last.key.name} {_is(last, why)}{_logged(last)}"
+
+
+def _logged(node: Node) -> str:
+    return f"; its last log line: {node.log}" if node.log else ""
 
 
 def _is(node: Node, why: str) -> str:
@@ -100,14 +250,16 @@ def _culprit(node: Node) -> tuple[list[Node], str] | None:
 async def _index(
     client: Client, operators: Sequence[Operator], served: set[Kind]
 ) -> dict[str, list[tuple[Kind, Object]]]:
-    """Owner (uid, or tracking text) -> what belongs to it."""
+    """Owner (uid, or tracking text) -> what belongs to it; `_ALL` -> every workload."""
     kinds = {owned.kind for operator in operators for controller in operator.controllers for owned in controller.owns}
     found: dict[str, list[tuple[Kind, Object]]] = {}
-    for kind in sorted({*kinds, *_BELOW} & served, key=str):
+    for kind in sorted({*kinds, *_WORKLOADS} & served, key=str):
         try:
             items = (await client.list(kind)).items
         except ApiError:
             continue  # Not everybody may list everything; what cannot be seen is left out.
+        if kind in _WORKLOADS:
+            found.setdefault(_ALL, []).extend((kind, obj) for obj in items)
         for obj in items:
             for owner in _owners(obj):
                 found.setdefault(owner, []).append((kind, obj))

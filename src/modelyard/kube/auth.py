@@ -45,7 +45,7 @@ class Credentials(Protocol):
     async def current(self) -> Credential: ...
 
     async def refused(self, used: Credential) -> bool:
-        """The server answered 401 to `used`: fetch anew. True if it is worth trying again."""
+        """The server answered 401 to `used`: fetch again. True if it is worth trying again."""
         ...
 
 

@@ -75,6 +75,7 @@ SelfSubjectRulesReview = Kind(
 )
 
 HTTPRoute = Kind("gateway.networking.k8s.io", "v1", "HTTPRoute", "httproutes")
+ReferenceGrant = Kind("gateway.networking.k8s.io", "v1beta1", "ReferenceGrant", "referencegrants")
 Gateway = Kind("gateway.networking.k8s.io", "v1", "Gateway", "gateways")
 ServiceMonitor = Kind("monitoring.coreos.com", "v1", "ServiceMonitor", "servicemonitors")
 Certificate = Kind("cert-manager.io", "v1", "Certificate", "certificates")

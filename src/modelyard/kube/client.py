@@ -226,7 +226,7 @@ class Client:
                     event = _watch_line.decode(line)
                 except msgspec.MsgspecError as error:
                     raise Unreachable(
-                        f"the watch of {kind.resource} was cut off or is no Kubernetes watch: {error}"
+                        f"the watch of {kind.resource} was cut off or is not a Kubernetes watch: {error}"
                     ) from None
                 raw = bytes(event.object)
                 if event.type == "ERROR":
@@ -415,7 +415,7 @@ class Client:
             data: Object = _object.decode(raw)
         except msgspec.MsgspecError as error:
             raise Unreachable(
-                f"{method} {path}: the answer is no JSON object ({error}); is this a Kubernetes API?"
+                f"{method} {path}: the answer is not a JSON object ({error}); is this a Kubernetes API?"
             ) from None
         return data
 
@@ -507,7 +507,7 @@ def _objects(kind: Kind, body: bytes) -> _List:
 
 
 def _no_list(kind: Kind, error: msgspec.MsgspecError) -> Unreachable:
-    return Unreachable(f"the list of {kind.resource} is no Kubernetes list: {error}")
+    return Unreachable(f"the list of {kind.resource} is not a Kubernetes list: {error}")
 
 
 def _named(kind: Kind, name: str) -> str:

@@ -323,7 +323,7 @@ def _read(path: Path) -> _File:
     except OSError as error:
         raise ConfigError(f"the kubeconfig {path} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the kubeconfig {path} is no YAML: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"the kubeconfig {path} is not YAML: {' '.join(str(error).split())}") from None
     try:
         return msgspec.convert(_without_nulls(data or {}), _File)
     except msgspec.ValidationError as error:
@@ -348,7 +348,7 @@ def _content(data: str, path: str, where: str) -> str:
         try:
             return Path(path).read_text()
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no PEM text"
+            reason = error.strerror if isinstance(error, OSError) else "it is not PEM text"
             raise ConfigError(f"{where} {path} cannot be read: {reason}") from None
     return ""
 

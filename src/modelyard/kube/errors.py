@@ -110,7 +110,7 @@ _REASON_OF_CODE: Mapping[int, str] = {
 def error_from_response(
     code: int, body: bytes, method: str, path: str, headers: Mapping[str, str] | None = None
 ) -> ApiError:
-    """The exception for a refusal, also when its body is no Status (a proxy's page, plain text)."""
+    """The exception for a refusal, also when its body is not a Status (a proxy's page, plain text)."""
     try:
         status = msgspec.json.decode(body)
     except msgspec.MsgspecError:

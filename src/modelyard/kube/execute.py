@@ -10,7 +10,7 @@ import msgspec
 
 from modelyard.kube.errors import Unreachable, error_from_status
 from modelyard.kube.kinds import Object
-from modelyard.kube.transport import Transport, UpgradingTransport
+from modelyard.kube.transport import Transport, open_websocket
 
 PROTOCOL = "v5.channel.k8s.io"
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
@@ -37,10 +37,6 @@ async def run(
     timeout: float | None = None,
 ) -> Result:
     """Runs the command to its end; `TimeoutError` if that takes longer than `timeout` seconds."""
-    if not isinstance(transport, UpgradingTransport):
-        raise Unreachable(
-            f"exec into pod {namespace}/{pod} needs a connection over HTTP; an in-process server has no WebSockets"
-        )
     query = [("command", word) for word in command]
     query += [("stdout", "true"), ("stderr", "true")]
     if container:
@@ -48,9 +44,8 @@ async def run(
     if stdin is not None:
         query.append(("stdin", "true"))
     async with asyncio.timeout(timeout):
-        async with transport.websocket(
-            f"/api/v1/namespaces/{namespace}/pods/{pod}/exec", query=query, protocols=(PROTOCOL,)
-        ) as socket:
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/exec"
+        async with open_websocket(transport, path, query=query, protocols=(PROTOCOL,)) as socket:
             if stdin is not None:
                 for start in range(0, len(stdin), _STDIN_CHUNK):
                     await socket.send(bytes([STDIN]) + stdin[start : start + _STDIN_CHUNK])

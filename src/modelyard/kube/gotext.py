@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+_GO_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\v": "\\v"}
+
 
 def go_text(value: Any) -> str:
     """With %v."""
@@ -36,3 +38,22 @@ def _plain(value: Any) -> str:
         # Larger than any whole number that Go has.
         return repr(float(value))
     return str(value)
+
+
+def go_quote(text: str) -> str:
+    """A string as Go's %q prints it."""
+    out = ['"']
+    for char in text:
+        code = ord(char)
+        if char in '"\\':
+            out.append("\\" + char)
+        elif char in _GO_ESCAPES:
+            out.append(_GO_ESCAPES[char])
+        elif char.isprintable():
+            out.append(char)
+        elif code < 0x80:
+            out.append(f"\\x{code:02x}")
+        else:
+            out.append(f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}")
+    out.append('"')
+    return "".join(out)

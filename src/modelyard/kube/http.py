@@ -232,7 +232,7 @@ def tls_context(endpoint: Endpoint, credential: Credential) -> ssl.SSLContext:
         context = ssl.create_default_context(cadata=endpoint.ca or None)
     except ssl.SSLError as error:
         raise Unreachable(
-            f"the certificate authority given for {endpoint.server} is no PEM certificate ({error.reason or error}); "
+            f"the certificate authority given for {endpoint.server} is not a PEM certificate ({error.reason or error}); "
             "check certificate-authority or certificate-authority-data of the cluster in the kubeconfig"
         ) from None
     # Newer Pythons refuse authorities without some optional extensions; clusters made years ago have such ones.

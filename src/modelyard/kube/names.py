@@ -16,7 +16,6 @@ _WILDCARD = rf"\*\.{_DNS_SUBDOMAIN}"
 _LABEL_NAME = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE = f"({_LABEL_NAME})?"
 _CONFIG_KEY = "[-._a-zA-Z0-9]+"
-_C_IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
 _PERCENT = "[0-9]+%"
 _HTTP_HEADER = "[-A-Za-z0-9]+"
 
@@ -27,7 +26,6 @@ _wildcard = re.compile(_WILDCARD).fullmatch
 _label_name = re.compile(_LABEL_NAME).fullmatch
 _label_value = re.compile(_LABEL_VALUE).fullmatch
 _config_key = re.compile(_CONFIG_KEY).fullmatch
-_c_identifier = re.compile(_C_IDENTIFIER).fullmatch
 _percent = re.compile(_PERCENT).fullmatch
 _http_header = re.compile(_HTTP_HEADER).fullmatch
 _port_charset = re.compile("[-a-z0-9]+").fullmatch
@@ -161,17 +159,6 @@ def env_name(value: str) -> tuple[str, ...]:
     if any(not " " <= char <= "~" or char == "=" for char in value):
         wrong.append("a valid environment variable name must consist only of printable ASCII characters other than '='")
     return tuple(wrong)
-
-
-@lru_cache(maxsize=256)
-def c_identifier(value: str) -> tuple[str, ...]:
-    if _c_identifier(value):
-        return ()
-    rule = (
-        "a valid C identifier must start with alphabetic character or '_', "
-        "followed by a string of alphanumeric characters or '_'"
-    )
-    return (_pattern_message(rule, _C_IDENTIFIER, "my_name", "MY_NAME", "MyName"),)
 
 
 @lru_cache(maxsize=1024)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from modelyard.kube.kinds import Key, Kind, Object
+from modelyard.kube.kinds import Key, Object
 
 
 def metadata_of(obj: Object) -> Object:
@@ -109,27 +109,9 @@ def owner_reference(owner: Object, *, controller: bool = True, block_deletion: b
     return reference
 
 
-def object_reference(obj: Object) -> Object:
-    """A reference as Events carry it."""
-    api_version, kind = kind_of(obj)
-    reference = {
-        "apiVersion": api_version,
-        "kind": kind,
-        "namespace": namespace_of(obj),
-        "name": name_of(obj),
-        "uid": uid_of(obj),
-        "resourceVersion": resource_version_of(obj),
-    }
-    return {field: value for field, value in reference.items() if value}
-
-
 def describe(obj: Object) -> str:
     """How an object is named to people: `Deployment shop/web`."""
     return f"{obj.get('kind') or 'object'} {key_of(obj)}"
-
-
-def is_kind(obj: Object, kind: Kind) -> bool:
-    return kind_of(obj) == (kind.api_version, kind.kind)
 
 
 def lookup(obj: Object, *path: str) -> Any:

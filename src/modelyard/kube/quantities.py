@@ -24,7 +24,7 @@ _BINARY_TEXT = {0: "", **{exponent: suffix for suffix, exponent in _BINARY.items
 
 
 class QuantityError(ValueError):
-    """The text is no quantity; the message is Kubernetes' own."""
+    """The text is not a quantity; the message is Kubernetes' own."""
 
 
 class Format(Enum):

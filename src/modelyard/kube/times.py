@@ -14,7 +14,7 @@ def parse_time(text: str) -> datetime:
     """The moment that an RFC 3339 text names; finer than a microsecond is cut off."""
     match = _RFC3339.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text!r} is no time; write it like 2026-01-31T12:00:00Z")
+        raise ValueError(f"{text!r} is not a time; write it like 2026-01-31T12:00:00Z")
     year, month, day, hour, minute, second, fraction, _, sign, offset_hours, offset_minutes = match.groups()
     zone: timezone = UTC
     if sign:
@@ -25,7 +25,7 @@ def parse_time(text: str) -> datetime:
         # A leap second is the last one that datetime can name.
         moment = datetime(int(year), int(month), int(day), int(hour), int(minute), min(int(second), 59), micros, zone)
     except ValueError as error:
-        raise ValueError(f"{text!r} is no time: {error}") from None
+        raise ValueError(f"{text!r} is not a time: {error}") from None
     return moment.astimezone(UTC)
 
 

@@ -7,6 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from modelyard.kube.errors import Unreachable
+
 
 class Response(Protocol):
     """An answer whose body is read whole or in chunks, once. `close` ends a stream early."""
@@ -89,6 +91,11 @@ class Around:
             sent.method, sent.path, query=sent.query, headers=sent.headers, body=sent.body, timeout=sent.timeout
         )
 
+    def websocket(
+        self, path: str, *, query: Sequence[tuple[str, str]], protocols: Sequence[str]
+    ) -> AbstractAsyncContextManager[Socket]:
+        return open_websocket(self.inner, path, query=query, protocols=protocols)
+
     async def close(self) -> None:
         await self.inner.close()
 
@@ -116,3 +123,12 @@ class UpgradingTransport(Protocol):
     def websocket(
         self, path: str, *, query: Sequence[tuple[str, str]], protocols: Sequence[str]
     ) -> AbstractAsyncContextManager[Socket]: ...
+
+
+def open_websocket(
+    transport: Transport, path: str, *, query: Sequence[tuple[str, str]], protocols: Sequence[str]
+) -> AbstractAsyncContextManager[Socket]:
+    """Opens a WebSocket over a transport; `Unreachable` where the transport cannot."""
+    if not isinstance(transport, UpgradingTransport):
+        raise Unreachable(f"{path} needs a connection over HTTP; an in-process server has no WebSockets")
+    return transport.websocket(path, query=query, protocols=protocols)

@@ -14,6 +14,7 @@ from modelyard.kube.builtin import (
     Gateway,
     Group,
     HTTPRoute,
+    ReferenceGrant,
     Route,
     ServiceMonitor,
 )
@@ -78,16 +79,24 @@ _HTTP_ROUTE = _object(
     ),
 )
 _GATEWAY = _object(["gatewayClassName", "listeners"], gatewayClassName=_TEXT, listeners=_list(_ANY, maxItems=64))
+_GRANT = _object(
+    ["from", "to"],
+    **{
+        "from": _list(_object(["group", "kind", "namespace"], group=_TEXT, kind=_TEXT, namespace=_TEXT), maxItems=16),
+        "to": _list(_object(["group", "kind"], group=_TEXT, kind=_TEXT, name=_TEXT), maxItems=16),
+    },
+)
 _SCHEMAS: dict[Kind, Schema] = {
     HTTPRoute: _object(["spec"], spec=_HTTP_ROUTE, status=_ANY),
     Gateway: _object(["spec"], spec=_GATEWAY, status=_ANY),
+    ReferenceGrant: _object(spec=_GRANT),
     Route: _object(spec=_ANY, status=_ANY),
     ConsoleLink: _object(spec=_ANY, status=_ANY),
     Group: _object(users={"type": "array", "items": _TEXT, "nullable": True}),
     ServiceMonitor: _object(["spec"], spec=_ANY, status=_ANY),
     Certificate: _object(spec=_ANY, status=_ANY),
 }
-GATEWAY_API = (HTTPRoute, Gateway)
+GATEWAY_API = (HTTPRoute, Gateway, ReferenceGrant)
 OPENSHIFT = (Route, ConsoleLink, Group)
 
 
@@ -118,7 +127,7 @@ def crd_of(kind: Kind) -> Object:
                     "served": True,
                     "storage": True,
                     "schema": {"openAPIV3Schema": _SCHEMAS[kind]},
-                    "subresources": {"status": {}} if kind is not Group else {},
+                    "subresources": {"status": {}} if kind not in (Group, ReferenceGrant) else {},
                 }
             ],
         },

@@ -1,20 +1,26 @@
-"""Which operators there are. Each package has `operator.py` with `operator(environ) -> Operator`; nothing is imported before it is asked for."""
+"""Which operators there are: ours, and those of installed packages (entry points `modelyard.operators`). Nothing is imported before it is asked for.
+
+An entry point, ours or a user's, is a function `operator(environ) -> Operator`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import import_module
+from importlib import import_module, metadata
 from types import MappingProxyType
 from typing import cast
 
-from modelyard.runtime.operator import BuildOperator, BuildShared, Operator
+from modelyard.runtime.declaring.operator import BuildOperator, BuildShared, Operator
 
+GROUP = "modelyard.operators"
+"""The group of entry points in which a package names its operators."""
 BUILT: Mapping[str, str] = MappingProxyType(
     {
         "mlflow": "modelyard.operators.mlflow.operator",
         "model-registry": "modelyard.operators.model_registry.operator",
     }
 )
+"""Ours."""
 PLANNED: Mapping[str, str] = MappingProxyType(
     {
         "modelmesh": "ModelMesh serving: Predictor, ServingRuntime, InferenceService",
@@ -32,20 +38,73 @@ SHARED: Mapping[str, str] = MappingProxyType(
 
 
 class UnknownOperator(ValueError):
-    """A name that is no operator of ours; the message lists those that are."""
+    """There is no operator of this name; the message lists those that there are."""
+
+
+class BadOperator(ValueError):
+    """A package offers something under our entry point that cannot be used; the message names the package."""
+
+
+def available() -> dict[str, str]:
+    """Every operator that can be chosen by name, and where its function is (`module:function`): ours first, then those of installed packages."""
+    found = {name: f"{module}:operator" for name, module in BUILT.items()}
+    for entry in metadata.entry_points(group=GROUP):
+        if entry.name in found or entry.name in SHARED:
+            raise BadOperator(
+                f"package {_package(entry)!r} offers an operator with the name {entry.name!r}, which another one has: "
+                f"give it another name in the entry points {GROUP!r} of that package, or uninstall the package"
+            )
+        found[entry.name] = entry.value
+    return found
 
 
 def load(names: Iterable[str] | None, environ: Mapping[str, str]) -> list[Operator]:
-    """The operators of these names (None: all that are built), with their settings read from the environment."""
-    wanted = list(BUILT) if names is None else list(dict.fromkeys(names))
+    """The operators of these names (None: all that there are), with their settings read from the environment.
+
+    `module:function` names one that is not installed.
+    """
+    there = available()
+    wanted = list(there) if names is None else list(dict.fromkeys(names))
     for name in wanted:
-        if name in PLANNED:
-            raise UnknownOperator(f"operator {name!r} is not built yet; there are: {', '.join(BUILT)}")
-        if name not in BUILT:
-            raise UnknownOperator(f"there is no operator {name!r}; there are: {', '.join(BUILT)}")
-    return [cast(BuildOperator, import_module(BUILT[name]).operator)(environ) for name in wanted]
+        if name in PLANNED and name not in there:
+            raise UnknownOperator(f"operator {name!r} is not built yet; there are: {', '.join(there)}")
+        if name not in there and ":" not in name:
+            raise UnknownOperator(
+                f"there is no operator {name!r}; there are: {', '.join(there)}. Write one that is not installed as module:function"
+            )
+    return [_built(name, there.get(name, name), environ) for name in wanted]
+
+
+def modules(names: Iterable[str]) -> list[str]:
+    """The modules that hold these operators."""
+    there = available()
+    return [there.get(name, name).partition(":")[0] for name in names]
 
 
 def shared(environ: Mapping[str, str], chosen: Sequence[Operator]) -> list[Operator]:
     """What runs besides the operators that were chosen, where these need it."""
     return [cast(BuildShared, import_module(module).operator)(environ, chosen) for module in SHARED.values()]
+
+
+def _built(name: str, where: str, environ: Mapping[str, str]) -> Operator:
+    module, _, function = where.partition(":")
+    try:
+        build = cast(BuildOperator, getattr(import_module(module), function))
+    except (ImportError, AttributeError) as error:
+        raise BadOperator(
+            f"operator {name!r} cannot be loaded from {where}: {error}. Mend or reinstall its package, or choose others with --operators"
+        ) from error
+    made: object = build(environ)
+    if not isinstance(made, Operator):
+        raise BadOperator(
+            f"operator {name!r}: {where} gives a {type(made).__name__}; it must give a modelyard.runtime.declaring.operator.Operator"
+        )
+    if made.name != name and ":" not in name:
+        raise BadOperator(
+            f"operator {name!r}: the operator in {where} calls itself {made.name!r}; the entry point and the operator need the same name"
+        )
+    return made
+
+
+def _package(entry: metadata.EntryPoint) -> str:
+    return entry.dist.name if entry.dist else "?"

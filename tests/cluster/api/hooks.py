@@ -15,8 +15,8 @@ from aiohttp import web
 
 from modelyard.kube.kinds import Object
 from modelyard.kube.times import utc_now
-from modelyard.runtime.certificates import issue, make_ca
-from modelyard.runtime.pairs import load
+from modelyard.runtime.tls.certificates import issue, make_ca
+from modelyard.runtime.tls.pairs import load
 
 Answer = dict[str, Any]
 

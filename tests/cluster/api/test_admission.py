@@ -389,6 +389,14 @@ class TestValidatingWebhooks:
         assert request["kind"] == {"group": "autoscaling", "version": "v1", "kind": "Scale"}
         assert (request["subResource"], request["object"]["spec"]) == ("scale", {"replicas": 2})
 
+    async def test_a_long_answer_is_read_to_its_end(self, registered: Registered) -> None:
+        """It comes in many pieces. A denial counts, also where a webhook that fails would be passed over."""
+        registered.hooks.answers["/no"] = {"allowed": False, "status": {"message": "x" * 600_000}}
+        async with registered.validating(registered.webhook("/no", failurePolicy="Ignore")):
+            answer = await registered.create()
+        assert answer.status == 400
+        assert answer.message.endswith("x" * 1000)
+
     async def test_selectors_choose_objects(self, registered: Registered) -> None:
         registered.hooks.answers["/no"] = {"allowed": False}
         chosen = {"matchLabels": {"watched": "yes"}}

@@ -26,7 +26,7 @@ def fresh(prefix: str) -> str:
 
 @dataclass
 class Someone:
-    """A user other than the administrator, who impersonates him."""
+    """A user other than the administrator, who impersonates the administrator."""
 
     api: Api
     name: str

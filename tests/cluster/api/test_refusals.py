@@ -64,7 +64,7 @@ async def test_a_claim_may_not_ask_for_less_than_it_has(api: Api) -> None:
 
 BAD_BODIES: list[tuple[str, str, Kind, object, int, str]] = [
     (
-        "a list is no object",
+        "a list is not an object",
         "POST",
         builtin.ConfigMap,
         [],

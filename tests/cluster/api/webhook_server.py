@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from aiohttp import web
 
 from modelyard.kube.kinds import Object
-from modelyard.runtime.certificates import issue, make_ca
-from modelyard.runtime.pairs import load
+from modelyard.runtime.tls.certificates import issue, make_ca
+from modelyard.runtime.tls.pairs import load
 
 Answer = Callable[[Object], Awaitable[Object]]
 

@@ -1,4 +1,4 @@
-"""A yard on the API server under test, with the MLflow definitions in it."""
+"""A ground on the API server under test, with the MLflow definitions in it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 
 from modelyard.operators.mlflow.api import DEFINITIONS
 from tests.cluster.conftest import Api
-from tests.cluster.mlflow.scenarios.story import Story
-from tests.yard import ApiYard
+from tests.cluster.mlflow.scenarios.scene import MLflowScene
+from tests.ground import ApiGround
 
 
 @pytest.fixture
-async def story(api: Api) -> AsyncIterator[Story]:
-    yard = ApiYard(api.client, await api.namespace("mlflow"), api.as_user)
-    await yard.install(DEFINITIONS)
-    yield Story(yard)
-    await yard.stop()
+async def scene(api: Api) -> AsyncIterator[MLflowScene]:
+    ground = ApiGround(api.client, await api.namespace("mlflow"), api.as_user)
+    await ground.install(DEFINITIONS)
+    yield MLflowScene(ground)
+    await ground.stop()

@@ -16,7 +16,7 @@ from tests.cluster.mlflow.scenarios.migrations import earlier_pods_do_not_count,
 from tests.cluster.mlflow.scenarios.platform import others_bindings_stay
 from tests.cluster.mlflow.scenarios.rendering import ARCHIVAL, GC
 from tests.cluster.mlflow.scenarios.routing import namesakes_stay
-from tests.cluster.mlflow.scenarios.story import JOB, Story, refused
+from tests.cluster.mlflow.scenarios.scene import JOB, MLflowScene, refused
 
 ENV = "env must not name MLFLOW_BACKEND_STORE_URI, MLFLOW_REGISTRY_STORE_URI, MLFLOW_K8S_AUTH_AUTHORIZATION_MODE"
 LABELS = "podLabels must not change app or app.kubernetes.io/instance: the server's pods are selected by them"
@@ -47,12 +47,12 @@ def archival(schedule: str, *, enabled: bool = True) -> dict[str, Any]:
     ],
     ids=["q05-env", "q06-pod-labels", "q29-garbage-collection", "q29-trace-archival"],
 )
-async def test_what_could_not_run_is_refused(story: Story, message: str, specs: list[dict[str, Any]]) -> None:
+async def test_what_could_not_run_is_refused(scene: MLflowScene, message: str, specs: list[dict[str, Any]]) -> None:
     for spec in specs:
-        await refused(story.create(**spec), message)
-    await story.create()
+        await refused(scene.create(**spec), message)
+    await scene.create()
     for spec in specs:
-        await refused(story.edit(**spec), message)
+        await refused(scene.edit(**spec), message)
 
 
 @pytest.mark.parametrize(
@@ -65,30 +65,30 @@ async def test_what_could_not_run_is_refused(story: Story, message: str, specs: 
     ],
     ids=["q05-env", "q06-pod-labels", "q29-garbage-collection", "q29-trace-archival"],
 )
-async def test_its_neighbours_are_accepted(story: Story, specs: list[dict[str, Any]]) -> None:
+async def test_its_neighbours_are_accepted(scene: MLflowScene, specs: list[dict[str, Any]]) -> None:
     for spec in specs:
-        await accepted(story, **spec)
+        await accepted(scene, **spec)
 
 
 @pytest.mark.parametrize("labels", [{}, {"component": "mlflow"}], ids=["plain", "with our label"])
-async def test_q09_namesakes_of_what_is_turned_off_are_left_alone(story: Story, labels: dict[str, str]) -> None:
-    await namesakes_stay(story, labels)
+async def test_q09_namesakes_of_what_is_turned_off_are_left_alone(scene: MLflowScene, labels: dict[str, str]) -> None:
+    await namesakes_stay(scene, labels)
 
 
-async def test_q12_the_pods_of_a_deleted_job_go_with_it(story: Story) -> None:
-    await story.start()
-    await failed(story)
-    pod = await story.yard.job_pod(JOB, "db-migrate", exit_code=11)
-    first = uid_of(await story.yard.get(builtin.Job, JOB))
-    await story.annotate(FORCE_MIGRATE)
-    await story.yard.until(builtin.Job, JOB, lambda job: uid_of(job) != first)
-    await story.yard.gone(builtin.Pod, pod)
+async def test_q12_the_pods_of_a_deleted_job_go_with_it(scene: MLflowScene) -> None:
+    await scene.start()
+    await failed(scene)
+    pod = await scene.ground.job_pod(JOB, "db-migrate", exit_code=11)
+    first = uid_of(await scene.ground.get(builtin.Job, JOB))
+    await scene.annotate(FORCE_MIGRATE)
+    await scene.ground.until(builtin.Job, JOB, lambda job: uid_of(job) != first)
+    await scene.ground.gone(builtin.Pod, pod)
 
 
-async def test_q12_pods_of_an_earlier_job_of_the_same_name_do_not_count(story: Story) -> None:
-    await earlier_pods_do_not_count(story)
+async def test_q12_pods_of_an_earlier_job_of_the_same_name_do_not_count(scene: MLflowScene) -> None:
+    await earlier_pods_do_not_count(scene)
 
 
 @pytest.mark.parametrize("labels", [{}, MANAGED_BY], ids=["plain", "with our label"])
-async def test_q31_role_bindings_of_others_are_left_alone(story: Story, labels: dict[str, str]) -> None:
-    await others_bindings_stay(story, labels)
+async def test_q31_role_bindings_of_others_are_left_alone(scene: MLflowScene, labels: dict[str, str]) -> None:
+    await others_bindings_stay(scene, labels)

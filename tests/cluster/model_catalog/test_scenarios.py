@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.model_catalog.scenarios import REASONS, SCENARIOS, WITH_PODS, title
-from tests.cluster.model_catalog.scenarios.story import Story
+from tests.cluster.model_catalog.scenarios.scene import CatalogScene
 
 
 @pytest.mark.parametrize("number", sorted(SCENARIOS), ids=title)
-async def test_scenario(number: int, story: Story) -> None:
-    await SCENARIOS[number](story)
+async def test_scenario(number: int, scene: CatalogScene) -> None:
+    await SCENARIOS[number](scene)
 
 
 def test_no_scenario_is_missing() -> None:

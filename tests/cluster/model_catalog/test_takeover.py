@@ -15,10 +15,10 @@ from modelyard.operators.model_registry.catalog.children import DATABASE, NAME, 
 from modelyard.operators.model_registry.catalog.controller import PLATFORM_NAME, PlatformRegistry
 from modelyard.operators.model_registry.config import Settings
 from modelyard.operators.model_registry.facts import CREATED_BY, UPSTREAM
-from modelyard.runtime.ownership import OWNER_NAME
-from tests.cluster.model_catalog.scenarios.story import Story
+from modelyard.runtime.acting.ownership import OWNER_NAME
+from tests.cluster.model_catalog.scenarios.scene import CatalogScene
 from tests.cluster.model_registry.test_takeover import LAST_APPLIED, PASSWORD, lease, managers
-from tests.yard import ApiYard
+from tests.ground import ApiGround
 
 KINDS = {
     kind.kind: kind
@@ -36,11 +36,11 @@ def reference(kind: Kind, owner: Object) -> Object:
     return {"apiVersion": kind.api_version, "kind": kind.kind, "name": owner["metadata"]["name"], "uid": uid_of(owner)}
 
 
-async def upstream_ran(story: Story, platform: Object | None) -> dict[Place, Object]:
+async def upstream_ran(scene: CatalogScene, platform: Object | None) -> dict[Place, Object]:
     """The catalog as the public operator leaves it; what hangs on its Deployments is made after them."""
-    assert isinstance(story.yard, ApiYard)
-    client = story.yard.client
-    facts = CatalogFacts(Settings(namespace=story.namespace, default_domain="example.com"), domain="example.com")
+    assert isinstance(scene.ground, ApiGround)
+    client = scene.ground.client
+    facts = CatalogFacts(Settings(namespace=scene.namespace, default_domain="example.com"), domain="example.com")
     made = [child.object for child in children(facts, list(sources.USER_TEXTS))]
     made = [obj for obj in made if obj["metadata"]["name"] not in OURS_ALONE]
     made.sort(key=lambda obj: obj["kind"] != "Deployment")
@@ -60,7 +60,7 @@ async def upstream_ran(story: Story, platform: Object | None) -> dict[Place, Obj
         if kind == builtin.Deployment:
             deployments[metadata["name"]] = found
     values = {"database-name": "model_catalog", "database-user": "catalog_user", "database-password": PASSWORD}
-    secret: Object = {"metadata": {"name": DATABASE, "namespace": story.namespace}, "stringData": values}
+    secret: Object = {"metadata": {"name": DATABASE, "namespace": scene.namespace}, "stringData": values}
     secret["metadata"]["labels"] = {"component": DATABASE, **CREATED_BY}
     if platform is not None:
         secret["metadata"]["ownerReferences"] = [reference(PlatformRegistry, platform)]
@@ -69,23 +69,23 @@ async def upstream_ran(story: Story, platform: Object | None) -> dict[Place, Obj
     return placed
 
 
-async def now_there(story: Story, places: dict[Place, Object]) -> dict[Place, Object]:
-    assert isinstance(story.yard, ApiYard)
-    return {(kind, key): await story.yard.client.get(kind, key.namespace, key.name) for kind, key in places}
+async def now_there(scene: CatalogScene, places: dict[Place, Object]) -> dict[Place, Object]:
+    assert isinstance(scene.ground, ApiGround)
+    return {(kind, key): await scene.ground.client.get(kind, key.namespace, key.name) for kind, key in places}
 
 
 @pytest.mark.parametrize("owned", [False, True], ids=["alone", "of-the-platform"])
-async def test_what_upstream_made_is_taken_over_without_making_anything_anew(story: Story, owned: bool) -> None:
+async def test_what_upstream_made_is_taken_over_without_making_anything_anew(scene: CatalogScene, owned: bool) -> None:
     platform = None
     if owned:
-        await story.yard.serve(PlatformRegistry)
-        platform = await story.yard.create(PlatformRegistry, PLATFORM_NAME)
-    placed = await upstream_ran(story, platform)
-    await story.start()
-    await story.yard.until(builtin.ConfigMap, "model-catalog-health")
-    await story.yard.quiet()
+        await scene.ground.serve(PlatformRegistry)
+        platform = await scene.ground.create(PlatformRegistry, PLATFORM_NAME)
+    placed = await upstream_ran(scene, platform)
+    await scene.start()
+    await scene.ground.until(builtin.ConfigMap, "model-catalog-health")
+    await scene.ground.quiet()
     owners = [reference(PlatformRegistry, platform)] if platform is not None else []
-    for (kind, key), obj in (await now_there(story, placed)).items():
+    for (kind, key), obj in (await now_there(scene, placed)).items():
         assert uid_of(obj) == uid_of(placed[kind, key]), (kind, key)
         assert not is_deleting(obj), (kind, key)
         if kind == builtin.Secret or key.name in sources.USER_TEXTS:
@@ -96,17 +96,17 @@ async def test_what_upstream_made_is_taken_over_without_making_anything_anew(sto
         assert LAST_APPLIED not in annotations_of(obj), (kind, key)
         # Nothing hangs on a Deployment any more.
         assert owners_of(obj) == ([] if kind == builtin.ClusterRoleBinding else owners), (kind, key)
-    secret = await story.yard.get(builtin.Secret, DATABASE)
+    secret = await scene.ground.get(builtin.Secret, DATABASE)
     assert base64.b64decode(secret["data"]["database-password"]).decode() == PASSWORD
 
 
-async def test_nothing_is_changed_while_upstream_runs(story: Story) -> None:
-    placed = await upstream_ran(story, None)
-    await lease(story.yard, "model-registry-operator-controller-manager-7c_1")
-    before = await now_there(story, placed)
-    await story.start()
-    await story.yard.quiet()
-    assert await now_there(story, placed) == before
-    await story.yard.absent(builtin.ConfigMap, "model-catalog-health")
-    await lease(story.yard, "")
-    await story.yard.until(builtin.ConfigMap, "model-catalog-health")
+async def test_nothing_is_changed_while_upstream_runs(scene: CatalogScene) -> None:
+    placed = await upstream_ran(scene, None)
+    await lease(scene.ground, "model-registry-operator-controller-manager-7c_1")
+    before = await now_there(scene, placed)
+    await scene.start()
+    await scene.ground.quiet()
+    assert await now_there(scene, placed) == before
+    await scene.ground.absent(builtin.ConfigMap, "model-catalog-health")
+    await lease(scene.ground, "")
+    await scene.ground.until(builtin.ConfigMap, "model-catalog-health")

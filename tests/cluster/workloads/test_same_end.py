@@ -37,7 +37,7 @@ from modelyard.local.workloads import (
     replicaset_controller,
     statefulset_controller,
 )
-from modelyard.runtime.manager import Manager
+from modelyard.runtime.process.manager import Manager
 from tests.chaos.differential_masks import paths
 from tests.cluster.conftest import Api
 from tests.real.cluster import WORKLOADS, RealCluster
@@ -176,7 +176,7 @@ def neutral(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Story:
+class WorkloadScenario:
     name: str
     play: Callable[[Stage], Awaitable[None]]
 
@@ -275,7 +275,7 @@ async def lost_pods(stage: Stage) -> None:
     await first_rollout(stage)
     await stage.client.delete_collection(Pod, stage.namespace)
     await stage.until(
-        lambda: _counts(stage, Deployment, availableReplicas=3, unavailableReplicas=0), "they are made anew"
+        lambda: _counts(stage, Deployment, availableReplicas=3, unavailableReplicas=0), "they are made again"
     )
 
 
@@ -446,7 +446,7 @@ async def _counted(stage: Stage, **counts: int) -> bool:
 
 
 STORIES = [
-    Story(fn.__name__, fn)
+    WorkloadScenario(fn.__name__, fn)
     for fn in (
         first_rollout, second_rollout, rollback, recreate, scaled, paused, resumed, stuck, bad_image, surge_of_none, short_history,
         to_nothing, lost_pods, evicted_pods, stateful, stateful_update, stateful_scale_down, stateful_parallel, stateful_claims,
@@ -475,7 +475,7 @@ def managed_cluster(request: pytest.FixtureRequest) -> Iterator[RealCluster | No
 
 @pytest.mark.parametrize("story", STORIES, ids=str)
 async def test_a_story_ends_where_the_real_controllers_end(
-    api: Api, managed_cluster: RealCluster | None, story: Story
+    api: Api, managed_cluster: RealCluster | None, story: WorkloadScenario
 ) -> None:
     stage = Stage(api.client, await api.namespace(), ours=True)
     async with ours(api.client):

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from greetings_operator.operator import operator
 from modelyard.cli.offline import offline_server
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver import ApiServer
-from modelyard.operators.demo.operator import operator
-from modelyard.runtime.operator import Operator
+from modelyard.runtime.declaring.operator import Operator
 
 
 @pytest.fixture

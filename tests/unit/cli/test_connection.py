@@ -10,19 +10,21 @@ import yaml
 
 from modelyard.cli.connection import connection_arguments, laptop_behind, open_client, plane_settings
 from modelyard.cli.installation import Choice, manifests
-from modelyard.cli.laptop.layout import Layout, State
-from modelyard.cli.output import Failed
+from modelyard.failure import Failed
 from modelyard.kube.builtin import Deployment, Namespace
 from modelyard.local.apiserver import ApiServer
-from modelyard.runtime.operator import Operator
+from modelyard.local.laptop.layout import Layout, State, remember
+from modelyard.runtime.declaring.operator import Operator
 
 
 @pytest.fixture(autouse=True)
 def no_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which nothing is set up."""
-    for name in ("KUBECONFIG", "MODELYARD_DIR", "MLFLOW_NAMESPACE", "POD_NAMESPACE", "XDG_DATA_HOME"):
+    for name in ("KUBECONFIG", "MODELYARD_DIR", "MLFLOW_NAMESPACE", "POD_NAMESPACE", "XDG_DATA_HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
 
 
 def arguments(*words: str) -> argparse.Namespace:
@@ -57,6 +59,46 @@ def laptop(tmp_path: Path) -> Layout:
 def test_without_any_cluster_it_is_said_what_to_do() -> None:
     with pytest.raises(Failed):
         open_client(arguments())
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Layout:
+    """A cluster as `make up` makes it, in .up of this folder."""
+    layout = Layout(tmp_path / "work" / ".up")
+    layout.create()
+    write_kubeconfig(layout.kubeconfig, "https://127.0.0.1:2")
+    layout.write_state(State(1, 0.0, ["mlflow"]))
+    return layout
+
+
+def test_the_cluster_of_this_folder_goes_before_the_users_kubeconfig(
+    here: Layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_kubeconfig(tmp_path / "home" / ".kube" / "config", "https://cluster.example.com")
+    with here.hold():
+        found = laptop_behind(arguments())
+        assert found is not None
+        assert found.directory == here.directory
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "home" / ".kube" / "config"))
+        assert laptop_behind(arguments()) is None, "a kubeconfig that was named goes before what was found"
+    monkeypatch.delenv("KUBECONFIG")
+    assert laptop_behind(arguments()) is None, "a cluster that does not run is nobody's default"
+
+
+def test_where_no_cluster_is_found_those_that_run_are_named(laptop: Layout) -> None:
+    remember(laptop)
+    with laptop.hold():
+        with pytest.raises(Failed, match=f"Clusters run in: {laptop.directory}; choose one with --dir"):
+            open_client(arguments())
+    with pytest.raises(Failed) as told:
+        open_client(arguments())
+    assert "Clusters run" not in str(told.value)
+
+
+def test_a_laptop_cluster_that_is_only_just_starting_is_said(laptop: Layout) -> None:
+    laptop.kubeconfig.unlink()
+    with laptop.hold(), pytest.raises(Failed, match="the laptop cluster is still starting"):
+        open_client(arguments("--dir", str(laptop.directory)))
 
 
 def test_a_laptop_cluster_that_does_not_run_is_said(tmp_path: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 
 import pytest
 
-from modelyard.cli.files import read_all
-from modelyard.cli.output import Failed
+from modelyard.cli.files import read_all, read_documents
+from modelyard.failure import Failed
 
 ONE = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\n"
 
@@ -27,10 +28,19 @@ def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read_all(["-"])[0]["metadata"]["name"] == "x"
 
 
+def test_a_pipe_is_read_as_a_shells_process_substitution_gives_it() -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(reader), os.fdopen(writer, "w") as source:
+        source.write(ONE % "x")
+        source.close()
+        (document,) = read_documents([f"/dev/fd/{reader}"])
+    assert str(document) == f"/dev/fd/{reader}: ConfigMap x"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: [", "is no YAML"),
+        ("a: [", "is not YAML"),
         ("kind: ConfigMap\nmetadata: {name: x}\n", "document 1 lacks apiVersion, kind or metadata.name"),
         (ONE % "x" + "---\njust text\n", "document 2 lacks"),
         ("apiVersion: v1\nkind: ConfigMap\nmetadata: text\n", "document 1 lacks"),

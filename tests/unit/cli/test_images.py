@@ -61,3 +61,14 @@ def test_prune_deletes_what_no_recipe_uses_and_with_all_everything(
 )
 def test_sizes_are_short(size: int, text: str) -> None:
     assert size_text(size) == text
+
+
+def test_a_recipe_with_a_mistake_is_named_and_the_others_are_listed(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MODELYARD_IMAGES", str(tmp_path))
+    (tmp_path / "web.toml").write_text('images = ["web"]\npackages = ["flask"]')
+    assert main(["images"]) == 1
+    said = capsys.readouterr()
+    assert "http-echo" in said.out
+    assert f"{tmp_path}/web.toml: packages: 'flask' is not pinned; write it as name==version" in said.err

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from modelyard.cli.main import COMMANDS, main
 
+QUICKSTART = Path(__file__).parents[3] / "examples/quickstart.yaml"
 NAMES = [command.name for command in COMMANDS]
 
 
@@ -52,7 +56,7 @@ def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
         (["url", "mlflow", "--dir", "nowhere"], "no laptop cluster runs in"),
         (["env", "mlflow", "--dir", "nowhere"], "no laptop cluster runs in"),
         (["logs", "--dir", "nowhere"], "there are no logs"),
-        (["docs", "--root", "nowhere"], "is no source checkout"),
+        (["docs", "--root", "nowhere"], "is not a source checkout"),
     ],
 )
 def test_what_does_not_work_is_said_in_one_line(
@@ -73,7 +77,7 @@ def test_a_pipe_that_closes_is_no_error_of_ours(monkeypatch: pytest.MonkeyPatch)
     assert main(["images"]) == 1
 
 
-def test_a_package_of_the_extra_that_is_missing_is_named(
+def test_a_package_that_only_a_laptop_needs_is_named_with_the_remedy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def lacking(args: object) -> int:
@@ -81,4 +85,27 @@ def test_a_package_of_the_extra_that_is_missing_is_named(
 
     monkeypatch.setattr("modelyard.cli.laptop.images.run", lacking)
     assert main(["images"]) == 1
-    assert "this needs cel_expr_python: pip install 'modelyard[local]'" in capsys.readouterr().err
+    assert (
+        f"lacks cel-expr-python, which the image for clusters leaves out; install with: {sys.executable} -m pip install cel-expr-python"
+        in capsys.readouterr().err
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["up"], ["up", "--detach"], ["apiserver", "--dir", "api"], ["plan", "--offline", "-f", str(QUICKSTART)]],
+    ids=" ".join,
+)
+def test_what_needs_a_missing_package_starts_nothing_and_says_so(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MODELYARD_DIR", str(tmp_path / "cluster"))
+    # As the import system says that there is no such package.
+    monkeypatch.setitem(sys.modules, "cel_expr_python", None)
+    assert main(words) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"modelyard {words[0]}: ")
+    assert said.rstrip().endswith("-m pip install cel-expr-python")
+    assert len(said.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []

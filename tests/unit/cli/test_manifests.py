@@ -93,3 +93,46 @@ def test_every_service_leads_to_a_port_that_the_process_opens(printed: Any) -> N
     targets = {port["targetPort"] for service in of(objects, "Service") for port in service["spec"]["ports"]}
     assert targets
     assert targets <= opened
+
+
+@pytest.mark.parametrize(
+    ("words", "warned"),
+    [
+        ([], True),
+        (["--image", "registry.example.com:5000/modelyard"], True),
+        (["--image", "registry.example.com:5000/modelyard:0.1.0"], False),
+        (["--image", f"registry.example.com/modelyard@sha256:{'ab' * 32}"], False),
+        (["--only", "crds"], False),
+    ],
+)
+def test_an_image_that_may_change_is_warned_of(
+    words: list[str], warned: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["manifests", "--operators", "mlflow", *words]) == 0
+    assert ("name a digest or a fixed tag" in capsys.readouterr().err) is warned
+
+
+def test_a_setting_on_the_command_line_goes_before_the_environment(
+    printed: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_URL", "https://environment.example.com")
+    (deployment,) = of(printed("--set", "MLFLOW_URL=https://flag.example.com"), "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    values = {variable["name"]: variable.get("value") for variable in container["env"]}
+    assert values["MLFLOW_URL"] == "https://flag.example.com"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("MLFLOW_METRICS=maybe", "setting MLFLOW_METRICS='maybe' cannot be used: use one of auto, on, off"),
+        ("MLFLOW_METRIC=on", "no operator that was chosen has a setting of this name; did you mean MLFLOW_METRICS?"),
+        ("MLFLOW_METRICS", "--set MLFLOW_METRICS: write it as NAME=VALUE"),
+        ("POD_NAMESPACE=x", "where the plane runs is said by `run --home` or `manifests --namespace`"),
+    ],
+)
+def test_a_bad_setting_on_the_command_line_is_refused(
+    given: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["manifests", "--operators", "mlflow", "--set", given]) == 1
+    assert said in capsys.readouterr().err

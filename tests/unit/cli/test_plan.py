@@ -10,19 +10,19 @@ import pytest
 import yaml
 from rich.console import Console
 
+from greetings_operator.api import GREETING
 from modelyard.cli import plan as command
 from modelyard.cli.main import main
-from modelyard.cli.output import Failed
 from modelyard.cli.simulation import simulate
+from modelyard.failure import Failed
 from modelyard.kube.builtin import ConfigMap, Deployment, HTTPRoute, Secret, Service
 from modelyard.kube.errors import Invalid
 from modelyard.kube.kinds import Key, Object
 from modelyard.local.apiserver import ApiServer
-from modelyard.operators.demo.api import GREETING
-from modelyard.runtime.desired import Hold
-from modelyard.runtime.manager import Manager
-from modelyard.runtime.operator import Operator
-from modelyard.runtime.plan import Change, FieldChange, Plan, plan
+from modelyard.runtime.acting.plan import Change, FieldChange, Plan, plan
+from modelyard.runtime.declaring.desired import Hold
+from modelyard.runtime.declaring.operator import Operator
+from modelyard.runtime.process.manager import Manager
 from tests.unit.cli.conftest import greeting
 
 QUICKSTART = Path(__file__).parents[3] / "examples/quickstart.yaml"
@@ -185,8 +185,45 @@ def test_a_secrets_values_are_never_shown() -> None:
 
 
 def test_files_without_a_resource_of_ours_are_refused(demo: Operator) -> None:
-    with pytest.raises(Failed, match="no custom resource of demo; those are: Greeting"):
+    with pytest.raises(Failed, match="no custom resource of greetings; those are: Greeting"):
         command.sort_out([demo], [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}}])
+
+
+def test_a_kind_that_is_misspelled_is_named_with_the_object_and_what_was_meant(demo: Operator) -> None:
+    with pytest.raises(
+        Failed,
+        match=r"Greting hi: demo.modelyard.dev/v1 has no such kind \(did you mean demo.modelyard.dev/v1 Greeting",
+    ):
+        command.sort_out([demo], [greeting(), greeting() | {"kind": "Greting"}])
+
+
+async def test_on_a_cluster_a_missing_namespace_is_a_refusal(server: ApiServer, demo: Operator) -> None:
+    lost = greeting()
+    lost["metadata"]["namespace"] = "nowhere"
+    wanted = [asked(demo, lost), asked(demo, greeting())]
+    plans = await command.plan_all(server.client(), wanted)
+    assert await command.missing_namespaces(server.client(), wanted, plans) == [
+        "Greeting nowhere/hi would be refused: there is no namespace nowhere; make it with: kubectl create namespace nowhere"
+    ]
+
+
+def test_what_has_no_kind_here_is_left_out_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "more.yaml"
+    file.write_text("apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: mine}\n")
+    assert main(["plan", "--offline", "-f", str(QUICKSTART), str(file)]) == 0
+    assert "Thing mine is left out: nothing serves example.com/v1 Thing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("amount", ["10 Gigs", "lots", "1.5.5"])
+def test_an_amount_that_is_no_quantity_is_refused_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], amount: str
+) -> None:
+    file = tmp_path / "mlflow.yaml"
+    file.write_text(QUICKSTART.read_text().replace("storage: 2Gi", f"storage: {amount}"))
+    assert main(["plan", "--offline", "-f", str(file)]) == 1
+    said = capsys.readouterr().err
+    assert f'spec.storage.resources.requests.storage: Invalid value: "{amount}": must be a number with a unit' in said
+    assert "[0-9]" not in said
 
 
 def test_a_namespaced_resource_without_namespace_goes_to_default(demo: Operator) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from modelyard.cli.laptop.env import variables
-from modelyard.cli.laptop.places import Place, find_place
-from modelyard.cli.laptop.session import HOME, USER, user_token
-from modelyard.cli.output import Failed
-from modelyard.kube.builtin import HTTPRoute, Ingress, ServiceAccount
+from modelyard.failure import Failed
+from modelyard.kube.builtin import HTTPRoute, Ingress
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver import ApiServer
+from modelyard.local.laptop.places import Place, find_published
 
 GATEWAY = "https://localhost:8443"
 
@@ -31,8 +30,8 @@ def route(name: str, *paths: str, service: str = "backend") -> Object:
 async def test_a_route_is_found_by_its_name_or_by_its_service(server: ApiServer) -> None:
     client = server.client()
     await client.create(HTTPRoute, route("tracking", "/mlflow/api", "/mlflow", service="mlflow"))
-    assert await find_place(client, "tracking") == Place("tracking", "default", "/mlflow/", "")
-    assert (await find_place(client, "mlflow")).name == "tracking"
+    assert Place.of(await find_published(client, "tracking")) == Place("tracking", "default", "/mlflow/", "")
+    assert (await find_published(client, "mlflow")).name == "tracking"
 
 
 async def test_an_ingress_counts_too(server: ApiServer) -> None:
@@ -46,23 +45,21 @@ async def test_an_ingress_counts_too(server: ApiServer) -> None:
         "spec": {"rules": [{"http": {"paths": paths}}]},
     }
     await client.create(Ingress, ingress)
-    assert (await find_place(client, "web")).path == "/shop/"
+    assert (await find_published(client, "web")).path == "/shop/"
 
 
 async def test_a_name_that_leads_nowhere_lists_what_is_served(server: ApiServer) -> None:
     client = server.client()
     with pytest.raises(Failed, match="leads to 'mlflow'; what is served: nothing yet"):
-        await find_place(client, "mlflow")
+        await find_published(client, "mlflow")
     await client.create(HTTPRoute, route("tracking", "/mlflow"))
     with pytest.raises(Failed, match="what is served: tracking"):
-        await find_place(client, "registry")
+        await find_published(client, "registry")
 
 
-async def test_the_token_is_the_laptop_users_who_may_do_everything(server: ApiServer) -> None:
-    token = await user_token(server.client())
-    user = server.client(token=token)
-    assert (await user.get(ServiceAccount, HOME, USER))["metadata"]["name"] == USER
-    assert await user_token(server.client()) != "", "a second one is made with what is there"
+def test_a_page_of_mlflow_opens_in_a_workspace() -> None:
+    assert Place("m", "a", "/mlflow/", "MLflow").page("team-a") == "/mlflow/#/experiments?workspace=team-a"
+    assert Place("m", "a", "/other/", "").page("team-a") == "/other/"
 
 
 def test_mlflow_gets_the_names_that_its_client_reads() -> None:

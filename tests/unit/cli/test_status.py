@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from greetings_operator.api import GREETING
 from modelyard.cli import status
 from modelyard.cli.main import main
 from modelyard.cli.output import show
 from modelyard.cli.survey import Node
 from modelyard.kube import builtin
-from modelyard.operators.demo.api import GREETING
+from modelyard.local.apiserver import ApiServer
+from modelyard.local.apiserver.process import kubeconfig_text
+from modelyard.local.laptop.layout import Layout, State
 
 LONG = "no recipe for image example/mlflow: " + "a laptop cluster runs only images that it has a recipe for, " * 5
 
@@ -40,6 +45,83 @@ def test_the_tree_shows_why_conditions_children_and_last_events(root: Node, caps
         "event Reason3: said",
         "event Reason4: said",
     ]
+
+
+def test_each_thing_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    missing = "secret s not found in shop"
+    conditions = [
+        {"type": name, "status": value, "reason": "SecretMissing", "message": missing}
+        for name, value in (("Ready", "False"), ("Available", "False"), ("Degraded", "True"))
+    ]
+    events = [{"type": "Warning", "reason": "SecretMissing", "message": missing}] * 3
+    events += [{"type": "Normal", "reason": "Created", "message": "made a Service"}] * 2
+    resource = {"metadata": {"name": "hi", "namespace": "shop"}, "status": {"conditions": conditions}}
+    root = Node(GREETING.kind, resource, "not ready", False, f"SecretMissing: {missing}", events=events)
+    show(status.page([root]))
+    said = capsys.readouterr().out
+    assert said.count(missing) == 1
+    assert said.count("made a Service") == 1
+    assert "Ready=False, Available=False, Degraded=True" in said
+
+
+def test_what_is_broken_besides_the_resources_is_shown_with_why(capsys: pytest.CaptureFixture[str]) -> None:
+    stray = Node(
+        builtin.Pod, {"metadata": {"name": "lost", "namespace": "shop"}}, "Error", False, "Error (exit code 3)"
+    )
+    stray.log = "ValueError: the key is missing"
+    show(status.page([], [stray]))
+    lines = [line.strip("│├└─ ") for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        "there are no platform resources; see examples/ for some to apply",
+        "not part of a platform resource, and not ready:",
+        "Pod lost in shop  Error",
+        "why: Pod lost: Error (exit code 3); its last log line: ValueError: the key is missing",
+    ]
+
+
+async def test_a_cluster_whose_parts_are_down_is_not_empty_but_broken(
+    server: ApiServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layout = await laptop_with(server, tmp_path)
+    state = State(os.getpid(), 0.0, ["mlflow"], ready=True)
+    state.broken = {"controllers": "ended with exit code 1: the disk is full: free some space"}
+    layout.write_state(state)
+    with layout.hold():
+        code = await asyncio.to_thread(main, ["status", "--dir", str(layout.directory)])
+    said = capsys.readouterr().out
+    assert code == 3
+    assert "the laptop cluster's controllers is down: ended with exit code 1: the disk is full: free some space" in said
+    assert "there are no platform resources" not in said
+
+
+async def test_a_cluster_without_the_platforms_kinds_is_not_called_empty(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with ApiServer() as server:
+        layout = await laptop_with(server, tmp_path)
+        code = await asyncio.to_thread(main, ["status", "--kubeconfig", str(layout.kubeconfig)])
+    assert code == 1
+    assert "serves none of the platform's kinds" in capsys.readouterr().err
+
+
+def test_a_kubeconfig_of_a_laptop_cluster_that_was_stopped_says_how_to_start_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    layout = Layout(tmp_path / "cluster")
+    layout.create()
+    layout.kubeconfig.write_text(kubeconfig_text("http://127.0.0.1:1", "", "t"))
+    assert main(["status", "--kubeconfig", str(layout.kubeconfig)]) == 1
+    assert f"no laptop cluster runs in {layout.directory}; start one with: modelyard up" in capsys.readouterr().err
+
+
+async def laptop_with(server: ApiServer, tmp_path: Path) -> Layout:
+    """The folder of a laptop cluster with this API server."""
+    layout = Layout(tmp_path / "cluster")
+    layout.create()
+    url = await server.listen("127.0.0.1", 0)
+    server.admit_token("t")
+    layout.kubeconfig.write_text(kubeconfig_text(url, server.root_certificate(), "t"))
+    return layout
 
 
 def test_piped_output_has_no_colours(root: Node, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from modelyard.cli.survey import Node, reason, state_of, survey
+from greetings_operator.api import GREETING
+from modelyard.cli.survey import Node, UnknownKind, reason, state_of, survey, view
 from modelyard.kube import builtin
+from modelyard.kube.client import Client
 from modelyard.kube.kinds import Kind, Object
+from modelyard.kube.transport import Around, Response, Sent, Transport
 from modelyard.local.apiserver import ApiServer
-from modelyard.operators.demo.api import GREETING
-from modelyard.runtime.manager import Manager
-from modelyard.runtime.operator import Operator
+from modelyard.runtime.declaring.operator import Operator
+from modelyard.runtime.process.manager import Manager
 from tests.unit.cli.conftest import greeting
 
 
@@ -152,3 +156,135 @@ def _pod(owner: Object) -> Object:
         "metadata": {"name": "hi-abc", "namespace": "default", "ownerReferences": [reference]},
         "spec": {"containers": [{"name": "greeting", "image": "x"}]},
     }
+
+
+def pod(name: str, namespace: str = "default", **status: Any) -> tuple[Object, Object]:
+    """A pod that belongs to nothing, and its status."""
+    made = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"containers": [{"name": "main", "image": "x"}]},
+    }
+    return made, {"phase": "Pending"} | status
+
+
+def container_status(state: Object, last: Object | None = None) -> Object:
+    return {"name": "main", "image": "x", "imageID": "", "ready": False, "restartCount": 1, "state": state} | (
+        {"lastState": last} if last else {}
+    )
+
+
+async def run_pod(client: Client, made: Object, status: Object) -> None:
+    await client.create(builtin.Pod, made)
+    await client.patch(
+        builtin.Pod, made["metadata"]["namespace"], made["metadata"]["name"], {"status": status}, subresource="status"
+    )
+
+
+async def test_a_broken_pod_that_belongs_to_no_resource_is_seen(server: ApiServer, demo: Operator) -> None:
+    client = server.client()
+    await client.create(GREETING.kind, greeting())
+    waiting = {"waiting": {"reason": "ImagePullBackOff", "message": "no recipe"}}
+    await run_pod(client, *pod("lost", containerStatuses=[container_status(waiting)]))
+    await run_pod(client, *pod("fine", phase="Running", conditions=[condition("Ready")]))
+    seen = await view(client, [demo])
+    assert [(stray.title, reason(stray)) for stray in seen.strays] == [
+        ("Pod lost", "Pod lost: ImagePullBackOff: no recipe")
+    ]
+    assert not seen.ready
+
+
+async def test_what_is_broken_elsewhere_is_seen_on_a_laptop_only(server: ApiServer, demo: Operator) -> None:
+    client = server.client()
+    await client.create(GREETING.kind, greeting())
+    await client.create(builtin.Namespace, {"metadata": {"name": "foreign"}})
+    await run_pod(client, *pod("lost", "foreign"))
+    assert (await view(client, [demo])).strays == []
+    assert [stray.title for stray in (await view(client, [demo], everywhere=True)).strays] == ["Pod lost"]
+
+
+async def test_what_belongs_to_a_resource_is_not_shown_a_second_time(server: ApiServer, demo: Operator) -> None:
+    client = server.client()
+    await client.create(GREETING.kind, greeting())
+    async with Manager(client, demo.controllers) as manager:
+        await manager.idle(quiet=0.05)
+    await client.create(builtin.Pod, _pod(await client.get(builtin.Deployment, "default", "hi")))
+    seen = await view(client, [demo], everywhere=True)
+    assert (len(seen.roots), seen.strays) == (1, [])
+
+
+async def test_a_resource_that_no_controller_has_seen_is_not_ready(server: ApiServer, demo: Operator) -> None:
+    client = server.client()
+    await client.create(GREETING.kind, greeting())
+    (root,) = await survey(client, [demo])
+    assert (root.state, root.ready) == ("not ready", False)
+    assert reason(root) == "Greeting hi: no controller has seen it yet; do the controllers run?"
+
+
+@pytest.mark.parametrize(
+    ("status", "previous"),
+    [
+        (container_status({"terminated": {"exitCode": 3}}), "false"),
+        (container_status({"waiting": {"reason": "CrashLoopBackOff"}}, {"terminated": {"exitCode": 3}}), "true"),
+    ],
+)
+async def test_the_last_log_line_of_what_crashed_is_told(
+    server: ApiServer, demo: Operator, status: Object, previous: str
+) -> None:
+    client = server.client()
+    await client.create(GREETING.kind, greeting())
+    await run_pod(client, *pod("crash", containerStatuses=[status]))
+    logs = Logs(server.transport(), "starting\nValueError: the key is missing\n\n")
+    (stray,) = (await view(Client(logs), [demo])).strays
+    assert reason(stray).endswith("; its last log line: ValueError: the key is missing")
+    assert logs.asked == [("main", previous)]
+
+
+async def test_a_pod_whose_log_nobody_may_read_is_shown_without_it(server: ApiServer, demo: Operator) -> None:
+    client = server.client()
+    await client.create(GREETING.kind, greeting())
+    ended = container_status({"terminated": {"exitCode": 3, "reason": "Error"}})
+    await run_pod(client, *pod("crash", containerStatuses=[ended]))
+    (stray,) = (await view(client, [demo])).strays
+    assert reason(stray) == "Pod crash: Error (exit code 3)"
+
+
+async def test_a_kind_that_nobody_knows_is_refused_with_what_was_probably_meant(
+    server: ApiServer, demo: Operator
+) -> None:
+    with pytest.raises(UnknownKind, match=r"called 'greting' \(did you mean greeting\?\); there are: Greeting"):
+        await survey(server.client(), [demo], ("greting", ""))
+
+
+@dataclass(frozen=True)
+class Text:
+    """An answer with a text."""
+
+    text: str
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    async def read(self) -> bytes:
+        return self.text.encode()
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        yield self.text.encode()
+
+    async def close(self) -> None:
+        pass
+
+
+class Logs(Around):
+    """A cluster where every container wrote the same."""
+
+    def __init__(self, inner: Transport, text: str) -> None:
+        super().__init__(inner)
+        self.text = text
+        self.asked: list[tuple[str, str]] = []
+
+    async def pass_on(self, sent: Sent) -> Response:
+        if not sent.path.endswith("/log"):
+            return await super().pass_on(sent)
+        self.asked.append((sent.query["container"], sent.query.get("previous", "false")))
+        return Text(self.text)

@@ -17,6 +17,7 @@ from modelyard.kube.builtin import Deployment, Namespace, Pod, ServiceAccount
 from modelyard.kube.client import Client
 from modelyard.kube.http import Endpoint, HttpTransport
 from modelyard.kube.kinds import Kind
+from modelyard.kube.transport import Around
 from tests.unit.kube.recording_api import Asked, RecordingApi
 
 WEB = {"metadata": {"namespace": "shop", "name": "web"}}
@@ -422,11 +423,18 @@ async def test_exec_that_is_refused_raises_the_refusal() -> None:
             await client.exec("shop", "web-1", ["true"])
 
 
+async def test_exec_works_through_a_transport_around_another() -> None:
+    api = RecordingApi([_exec_server({"status": "Success"})])
+    async with connected(api) as client:
+        assert (await client.through(Around).exec("shop", "web-1", ["true"], stdin=b"x")).stdout == b"out:x"
+
+
 async def test_exec_needs_sockets() -> None:
     class InProcess:
         async def send(self, *_: object, **__: object) -> Any: ...
 
         async def close(self) -> None: ...
 
-    with pytest.raises(errors.Unreachable, match="in-process server has no WebSockets"):
-        await Client(InProcess()).exec("shop", "web-1", ["true"])
+    for client in (Client(InProcess()), Client(Around(InProcess()))):
+        with pytest.raises(errors.Unreachable, match="in-process server has no WebSockets"):
+            await client.exec("shop", "web-1", ["true"])

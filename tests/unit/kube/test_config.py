@@ -168,7 +168,7 @@ def test_named_file_that_is_missing_or_broken(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         resolved(tmp_path / "missing")
     (tmp_path / "broken").write_text("a: [")
-    with pytest.raises(ConfigError, match="is no YAML"):
+    with pytest.raises(ConfigError, match="is not YAML"):
         resolved(tmp_path / "broken")
 
 

@@ -183,7 +183,7 @@ async def test_insecure_asks_for_no_trust(tmp_path: Path) -> None:
 
 
 async def test_broken_certificates_are_named(authority: Pair) -> None:
-    with pytest.raises(Unreachable, match=r"certificate authority given for .* is no PEM"):
+    with pytest.raises(Unreachable, match=r"certificate authority given for .* is not a PEM"):
         await get(Endpoint("https://127.0.0.1:1", ca="nonsense"))
     other = issue("other", authority)
     credential = Credential(certificate=issue("joe", authority).pem, key=other.key_pem)

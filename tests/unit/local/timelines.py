@@ -2,7 +2,7 @@
 
 A block lists every status of its story, one part a line: conditions by type, containers by name, other fields by name. After
 the first status only the parts that changed are listed; `-` stands for a part that is gone. `TIMELINES=write` writes the blocks
-anew; read the difference before you commit it.
+again; read the difference before you commit it.
 """
 
 from __future__ import annotations

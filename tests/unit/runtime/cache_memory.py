@@ -13,7 +13,8 @@ from bench.measure import peak_mb
 from modelyard.kube.builtin import Pod
 from modelyard.kube.client import Client
 from modelyard.kube.kinds import Object
-from modelyard.runtime.cache import Cache, Selection
+from modelyard.runtime.caching.cache import Cache
+from modelyard.runtime.caching.watching import Selection
 from tests.unit.runtime.scripted_api import bookmark, pod
 
 PODS = 10_000

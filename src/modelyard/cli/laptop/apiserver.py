@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from modelyard.cli.packages import require_rules
 from modelyard.local.apiserver.process import main
 
 
@@ -22,4 +23,5 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    require_rules()
     return main(["--dir", str(args.dir), "--port", str(args.port)])

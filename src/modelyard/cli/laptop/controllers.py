@@ -8,21 +8,22 @@ import os
 from collections.abc import Mapping
 
 from modelyard.cli import installation
-from modelyard.cli.laptop.directories import VolumeDirectories
-from modelyard.cli.laptop.layout import Layout
-from modelyard.cli.laptop.link import link
-from modelyard.cli.laptop.supervisor import notify_ready
+from modelyard.cli.laptop.withheld import withheld_settings
 from modelyard.cli.plane import Plane, PlaneOptions
 from modelyard.cli.run import stopped
 from modelyard.kube.builtin import ClusterRole, CustomResourceDefinition, Gateway, Namespace, Pod, StorageClass
 from modelyard.kube.client import Client
 from modelyard.kube.errors import ApiError, Conflict, NotFound, Unreachable
 from modelyard.kube.kinds import Kind, Object
-from modelyard.local.images.pins import pins
+from modelyard.local.laptop.directories import VolumeDirectories
+from modelyard.local.laptop.layout import Layout
+from modelyard.local.laptop.link import link
+from modelyard.local.laptop.supervisor import notify_ready
 from modelyard.local.platform import platform_crds
 from modelyard.local.workloads import Bind, workload_controllers
-from modelyard.local.workloads.claims import PROVISIONER
+from modelyard.local.workloads.volumes import PROVISIONER
 from modelyard.operators.registry import load, shared
+from modelyard.pins import pins
 from modelyard.runtime.webhooks import ServiceAddress
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ def laptop_settings(environ: Mapping[str, str]) -> dict[str, str]:
         # Also with OpenShift's kinds: its service CA does not run here.
         "SERVING_CERTIFICATES": "own",
         "REGISTRIES_NAMESPACE": APPLICATIONS,
+        **withheld_settings(),
     }
 
 

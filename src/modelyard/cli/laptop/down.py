@@ -12,8 +12,9 @@ import os
 import signal
 import time
 
-from modelyard.cli.laptop.layout import Layout, directory_argument, layout_of
-from modelyard.cli.output import Failed, console
+from modelyard.cli.output import console
+from modelyard.failure import Failed
+from modelyard.local.laptop.layout import Layout, directory_argument, layout_of
 
 WAIT = 150.0
 

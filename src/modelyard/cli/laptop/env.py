@@ -4,7 +4,7 @@ examples:
   eval "$(modelyard env mlflow)"                    then: python -c 'import mlflow; mlflow.log_metric("a", 1)'
   eval "$(modelyard env mlflow --workspace team-a)" in another namespace's workspace
   modelyard env mlflow -o json
-The token is good for twelve hours and may do everything on the laptop cluster.
+The token is good for twelve hours, and for this service only.
 """
 
 from __future__ import annotations
@@ -13,18 +13,21 @@ import argparse
 import re
 import shlex
 
-from modelyard.cli.laptop.layout import Layout, directory_argument, layout_of
-from modelyard.cli.laptop.places import Place, find_place
-from modelyard.cli.laptop.session import authority, gateway_url, user_token, with_laptop
+from modelyard.cli.laptop.access import service_token
 from modelyard.cli.output import output_argument, print_json
 from modelyard.kube.client import Client
+from modelyard.local.laptop.layout import Layout, directory_argument, layout_of
+from modelyard.local.laptop.places import DEFAULT_WORKSPACE, Place, find_published
+from modelyard.local.laptop.session import authority, gateway_url, with_laptop
+
+TOKEN_SECONDS = 12 * 3600
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="a route, or the Service that it leads to: mlflow")
     parser.add_argument("-n", "--namespace", default="", help="where it is, if the name is not enough")
     parser.add_argument(
-        "--workspace", default="default", help="MLflow: the workspace, which is a namespace (default: default)"
+        "--workspace", default=DEFAULT_WORKSPACE, help="MLflow: the workspace, which is a namespace (default: default)"
     )
     directory_argument(parser)
     output_argument(parser)
@@ -34,8 +37,9 @@ def run(args: argparse.Namespace) -> int:
     layout = layout_of(args)
 
     async def make(client: Client) -> dict[str, str]:
-        place = await find_place(client, args.name, args.namespace)
-        return variables(place, gateway_url(layout), await user_token(client), write_authority(layout), args.workspace)
+        found = await find_published(client, args.name, args.namespace)
+        token = (await service_token(client, found, seconds=TOKEN_SECONDS)).text
+        return variables(Place.of(found), gateway_url(layout), token, write_authority(layout), args.workspace)
 
     made = with_laptop(layout, make)
     if args.output == "json":

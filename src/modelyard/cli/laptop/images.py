@@ -4,16 +4,20 @@ examples:
   modelyard images                list them, with the size of what is built
   modelyard images prune          delete what no recipe of today uses
   modelyard images prune --all    delete everything; it is built again when a pod needs it
+
+A recipe of your own is a TOML file in ~/.config/modelyard/images.d (or in the folder that MODELYARD_IMAGES names).
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 
-from modelyard.cli.output import Failed, output_argument, print_json, print_table
+from modelyard.cli.output import output_argument, print_json, print_table
+from modelyard.failure import Failed
 from modelyard.kube.kinds import Object
 from modelyard.local.images.build import Builder, Cached
-from modelyard.local.images.recipe import Recipe
+from modelyard.local.images.recipe import Base, Built, Recipe
 from modelyard.local.images.registry import BadRecipe, Registry
 
 _UNITS = ("B", "kB", "MB", "GB")
@@ -27,10 +31,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     try:
-        recipes = list(Registry.installed())
+        registry = Registry.installed()
     except BadRecipe as error:
         raise Failed(str(error)) from None
-    builder = Builder()
+    recipes, builder = list(registry), Builder()
+    for problem in registry.problems:
+        print(f"a recipe was left out: {problem}", file=sys.stderr)
     if args.action == "prune":
         gone = builder.prune(recipes, all=args.all)
         if args.output == "json":
@@ -45,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         columns = ["NAME", "VERSION", "IMAGES", "BUILT", "WHAT IT IS"]
         print_table(columns, [[_cell(row, column) for column in _FIELDS] for row in rows])
-    return 0
+    return 1 if registry.problems else 0
 
 
 _FIELDS = ("name", "version", "patterns", "built", "description")
@@ -56,18 +62,24 @@ def listing(builder: Builder, recipes: list[Recipe]) -> list[Object]:
     rows: list[Object] = []
     for recipe in recipes:
         built = builder.find(recipe)
-        state = "part of modelyard" if recipe.lock is None else size_text(built.size) if built else "not yet"
+        state = _state(recipe, built)
         rows.append(
             {
                 "name": recipe.name,
                 "version": recipe.version,
                 "patterns": list(recipe.patterns),
                 "built": state,
-                "bytes": built.size if built and recipe.lock is not None else 0,
+                "bytes": built.size if built else 0,
                 "description": recipe.description,
             }
         )
     return rows + [_left_over(item) for item in builder.cached(recipes) if not item.current]
+
+
+def _state(recipe: Recipe, built: Built | None) -> str:
+    if recipe.has_environment:
+        return size_text(built.size) if built else "not yet"
+    return "part of modelyard" if recipe.base is Base.MODELYARD else "on this machine"
 
 
 def _left_over(item: Cached) -> Object:

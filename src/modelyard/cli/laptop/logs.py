@@ -13,8 +13,8 @@ import time
 from collections import deque
 from pathlib import Path
 
-from modelyard.cli.laptop.layout import directory_argument, layout_of
-from modelyard.cli.output import Failed
+from modelyard.failure import Failed
+from modelyard.local.laptop.layout import directory_argument, layout_of
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

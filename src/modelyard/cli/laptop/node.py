@@ -8,25 +8,28 @@ import logging
 import os
 import ssl
 from collections.abc import Callable
+from functools import partial
 from urllib.parse import urlsplit
 
-from modelyard.cli.laptop.layout import Layout
-from modelyard.cli.laptop.link import link
-from modelyard.cli.laptop.supervisor import notify_ready
+from modelyard.cli.laptop.access import service_token
 from modelyard.cli.run import stopped
-from modelyard.kube.builtin import HTTPRoute, Ingress, Route
+from modelyard.kube.builtin import HTTPRoute, Ingress, ReferenceGrant, Route
 from modelyard.kube.client import Client
 from modelyard.kube.config import resolve
 from modelyard.kube.kinds import Kind
 from modelyard.kube.times import utc_now
-from modelyard.local.apiserver.tls import Identity
+from modelyard.local.apiserver.sockets.tls import Identity
 from modelyard.local.kubelet.service import Kubelet, Settings
+from modelyard.local.laptop.layout import Layout
+from modelyard.local.laptop.link import link
+from modelyard.local.laptop.places import DEFAULT_WORKSPACE, Place
+from modelyard.local.laptop.supervisor import notify_ready
 from modelyard.local.network.gateway import Gateway
-from modelyard.runtime.pairs import load
+from modelyard.runtime.tls.pairs import load
 
 log = logging.getLogger(__name__)
 
-_ROUTE_KINDS = (Ingress, HTTPRoute, Route)
+_ROUTE_KINDS = (Ingress, HTTPRoute, Route, ReferenceGrant)
 
 
 async def run(layout: Layout) -> None:
@@ -44,7 +47,14 @@ async def run(layout: Layout) -> None:
     try:
         await kubelet.start()
         gateway = Gateway(
-            client, kubelet.caches, layout.kubelet, gateway_tls(layout), port=int(os.environ["MODELYARD_GATEWAY_PORT"])
+            client,
+            kubelet.caches,
+            layout.kubelet,
+            gateway_tls(layout),
+            partial(service_token, client),
+            port=int(os.environ["MODELYARD_GATEWAY_PORT"]),
+            options=layout.argument,
+            entry=lambda one: Place.of(one).page(DEFAULT_WORKSPACE),
         )
         await gateway.start()
         kinds = asyncio.create_task(_follow_kinds(client, gateway), name="route kinds")
@@ -77,6 +87,7 @@ def gateway_tls(layout: Layout) -> ssl.SSLContext:
     """The gateway's certificate is the API server's own: one CA for a laptop cluster."""
     identity = Identity(layout.apiserver / "pki", utc_now)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     load(context, identity.pair)
     return context
 

@@ -7,23 +7,26 @@ import logging
 from collections.abc import Sequence
 from importlib import import_module
 
-from modelyard.cli.laptop.layout import Layout
-from modelyard.operators.registry import BUILT, SHARED
-from modelyard.runtime.footprint import keep_small
-from modelyard.runtime.logs import configure
+from modelyard.local.laptop.layout import Layout
+from modelyard.operators.registry import SHARED, modules
+from modelyard.runtime.process.footprint import keep_small
+from modelyard.runtime.process.logs import configure
 
 PARTS = {
-    "apiserver": "modelyard.cli.laptop.api",
+    "apiserver": "modelyard.local.laptop.api",
     "controllers": "modelyard.cli.laptop.controllers",
     "kubelet": "modelyard.cli.laptop.node",
 }
-_SOON_NEEDED = ("modelyard.runtime.certificates", "modelyard.local.apiserver.server", "modelyard.local.apiserver.http")
+_SOON_NEEDED = (
+    "modelyard.runtime.tls.certificates",
+    "modelyard.local.apiserver.server",
+    "modelyard.local.apiserver.sockets.http",
+)
 
 
 def preload(operators: Sequence[str]) -> None:
     """Loads what the parts need: once, before they are started, and not in each of them again."""
-    modules = [BUILT[name] for name in operators]
-    for module in (*PARTS.values(), *modules, *SHARED.values(), *_SOON_NEEDED):
+    for module in (*PARTS.values(), *modules(operators), *SHARED.values(), *_SOON_NEEDED):
         import_module(module)
 
 

@@ -6,28 +6,32 @@ import asyncio
 import os
 import shlex
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Self
 
 from rich.status import Status
 
-from modelyard.cli.files import read_all
-from modelyard.cli.laptop.layout import Layout, State
-from modelyard.cli.output import Failed, console
-from modelyard.cli.survey import Node, reason, state_of, survey
-from modelyard.kube.builtin import Deployment, Pod, ReplicaSet, StatefulSet
+from modelyard.cli.files import Document
+from modelyard.cli.output import console, did_you_mean
+from modelyard.cli.refusals import no_namespace, refusal
+from modelyard.cli.survey import NO_IMAGE, Node, reason, state_of, survey, survey_one
+from modelyard.failure import Failed
+from modelyard.kube.builtin import CustomResourceDefinition, Deployment, Pod, ReplicaSet, StatefulSet
 from modelyard.kube.client import Client
 from modelyard.kube.config import connect
 from modelyard.kube.errors import ApiError, Conflict, NotFound, Unreachable
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import key_of
+from modelyard.local.laptop.layout import Layout, State
 from modelyard.operators.registry import load
-from modelyard.runtime.operator import Operator
+from modelyard.runtime.declaring.operator import Operator
 
 MANAGER = "modelyard-up"
 _LASTING_KINDS = frozenset((Deployment, StatefulSet, ReplicaSet, Pod))
+_FIRST_KINDS = frozenset(("Namespace", "CustomResourceDefinition"))
 _LOOK_SECONDS = 1.0
+_PATIENCE = 4.0
+"""A pod without an image may be one that the controllers replace just now; after so long it is the one to mend."""
 _WAITING_KINDS = frozenset(("Deployment", "StatefulSet", "Job", "Pod", "PersistentVolumeClaim"))
 
 
@@ -72,7 +76,8 @@ class Progress:
     def stopping(self) -> None:
         self.line("stopping")
 
-    def done(self, state: State, layout: Layout) -> None:
+    def done(self, state: State, layout: Layout, links: Mapping[str, str]) -> None:
+        """`links` log a browser in, each once; the one without a name leads to the start page."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -80,7 +85,8 @@ class Progress:
             f"\nmodelyard is up in {layout.directory}\n"
             f"  operators   {', '.join(state.operators)}\n"
             f"  gateway     {state.gateway}\n"
-            f"{_served(state, layout)}"
+            f"{_links(links, layout)}"
+            f"{_off(state)}"
             f"  kubectl     kubectl --kubeconfig {shlex.quote(str(layout.kubeconfig))} get pods -A\n"
             f"  next        modelyard status{layout.argument}\n"
             f"              modelyard down{layout.argument}",
@@ -89,56 +95,82 @@ class Progress:
         )
 
 
-def _served(state: State, layout: Layout) -> str:
-    """Where what runs is reached: its address, and how a browser is logged in there."""
-    lines = [
-        f"{url}\n              in a browser: modelyard url {name}{layout.argument}\n"
-        for name, url in sorted(state.served.items())
-    ]
-    return "".join(f"  {'open' if number == 0 else '':12}{line}" for number, line in enumerate(lines))
+def _links(links: Mapping[str, str], layout: Layout) -> str:
+    lines = [f"{name or 'start page'}: {url}\n" for name, url in sorted(links.items())]
+    again = f"              each link works once; for another: modelyard url NAME{layout.argument}\n" if links else ""
+    return "".join(f"  {'open' if number == 0 else '':12}{line}" for number, line in enumerate(lines)) + again
+
+
+def _off(state: State) -> str:
+    return "".join(f"  off         {sentence}\n" for sentence in state.off)
 
 
 async def follow_applied(
-    layout: Layout, files: Sequence[Path], operators: Sequence[str], timeout: float, progress: Progress
+    layout: Layout, documents: Sequence[Document], operators: Sequence[str], timeout: float, progress: Progress
 ) -> None:
-    """Applies the files' objects in order, then waits until the custom resources and workloads among them are ready."""
-    objects = read_all(files)
+    """Applies the objects in order, then waits until the custom resources and workloads among them are ready."""
     client = connect(layout.kubeconfig)
     try:
         applied = []
-        for obj in objects:
-            kind = await apply(client, obj)
-            applied.append((kind, key_of(obj)))
-            progress.line(f"applied {kind.kind} {key_of(obj)}")
+        defined: set[tuple[str, str]] = set()
+        # What others need comes first, wherever it stands in the files.
+        for document in sorted(documents, key=lambda each: each.object["kind"] not in _FIRST_KINDS):
+            kind, key = await apply(client, document, defined)
+            defined |= _defines(document.object)
+            applied.append((kind, key))
+            progress.line(f"applied {kind.kind} {key}")
         await _until_ready(client, applied, operators, timeout, progress, layout.read_building)
     finally:
         await client.close()
 
 
-async def apply(client: Client, obj: Object, *, seconds: float = 30.0) -> Kind:
-    """Server-side apply; waits a little for a kind or namespace that is only just coming."""
+async def apply(
+    client: Client, document: Document, defined: Container[tuple[str, str]] = (), *, seconds: float = 30.0
+) -> tuple[Kind, Key]:
+    """Server-side apply. What waiting cannot mend is told at once; a definition among `defined` (group and kind) may take a
+    moment until it is served, and the API server may be restarting."""
+    obj = document.object
     deadline = asyncio.get_running_loop().time() + seconds
     while True:
-        kind = next(
-            (k for k in await client.discover() if (k.api_version, k.kind) == (obj["apiVersion"], obj["kind"])), None
-        )
+        problem = ""
         try:
-            if kind is not None:
+            served = await client.discover()
+            kind = next((k for k in served if (k.api_version, k.kind) == (obj["apiVersion"], obj["kind"])), None)
+            if kind is None:
+                problem = f"the cluster does not serve {obj['apiVersion']} {obj['kind']}"
+                if (obj["apiVersion"].partition("/")[0], obj["kind"]) not in defined:
+                    close = did_you_mean(
+                        f"{obj['apiVersion']} {obj['kind']}", {f"{k.api_version} {k.kind}" for k in served}
+                    )
+                    raise Failed(f"{document} was refused: {problem}{close}")
+            else:
                 if kind.namespaced and not obj["metadata"].get("namespace"):
                     obj = {**obj, "metadata": {**obj["metadata"], "namespace": "default"}}
                 await client.apply(kind, obj, field_manager=MANAGER, force=True)
-                return kind
-        except (NotFound, Unreachable, Conflict) as error:
+                return kind, key_of(obj)
+        except NotFound as error:
+            namespace = obj["metadata"].get("namespace") or ""
+            if f'namespaces "{namespace}" not found' in str(error):
+                raise Failed(f"{document} was refused: {no_namespace(namespace)}") from None
+            problem = str(error)
+        except (Unreachable, Conflict) as error:
             problem = str(error)
         except ApiError as error:
-            if error.code < 500:
-                raise Failed(f"{obj['kind']} {obj['metadata']['name']} was refused: {error}") from None
+            # A value of the wrong type is a 500 in Kubernetes, though it never becomes right.
+            if error.code < 500 or "failed to create typed patch object" in str(error):
+                raise Failed(f"{document} was refused: {refusal(error)}") from None
             problem = str(error)
-        else:
-            problem = f"{obj['apiVersion']} {obj['kind']} is not served here"
         if asyncio.get_running_loop().time() > deadline:
-            raise Failed(f"{obj['kind']} {obj['metadata']['name']} could not be applied: {problem}")
+            raise Failed(f"{document} could not be applied: {problem}")
         await asyncio.sleep(0.1)
+
+
+def _defines(obj: Object) -> set[tuple[str, str]]:
+    """Group and kind of a definition."""
+    if obj["kind"] != CustomResourceDefinition.kind:
+        return set()
+    spec = obj.get("spec") or {}
+    return {(str(spec.get("group")), str((spec.get("names") or {}).get("kind")))}
 
 
 async def _until_ready(
@@ -155,32 +187,55 @@ async def _until_ready(
     custom = {definition.kind for operator in operators for definition in operator.definitions}
     told: set[tuple[Kind, Key]] = set()
     why, look_again = "", 0.0
+    culprit, since = "", clock()
     while True:
-        waiting: dict[tuple[Kind, Key], str] = {}
-        for kind, key in applied:
-            problem = await _problem(client, kind, key, kind in custom)
-            if problem:
-                waiting[kind, key] = problem
-        # What a resource says of itself may date from the last run; its pods tell.
-        ready = [root for root in applied if root[0] in custom and root not in waiting and root not in told]
-        waiting |= await _not_started(client, operators, ready)
-        for kind, key in ready:
-            if (kind, key) not in waiting:
-                told.add((kind, key))
-                progress.line(f"{kind.kind} {key} is available", "green")
-        if not waiting:
-            return
-        if line := building():
-            progress.waiting(line)
-        elif clock() >= look_again:
-            # A close look reads most of the cluster, which has better things to do while it starts.
-            (kind, key), problem = next(iter(waiting.items()))
-            why = await _explained(client, operators, kind, key, problem)
+        try:
+            waiting = await _waiting(client, operators, applied, custom, told, progress)
+            if not waiting:
+                return
+            if line := building():
+                progress.waiting(line)
+            elif clock() >= look_again:
+                # A close look reads most of the cluster, which has better things to do while it starts.
+                (kind, key), problem = next(iter(waiting.items()))
+                why, stuck = await _explained(client, operators, kind, key, problem)
+                progress.waiting(why)
+                since = since if stuck == culprit else clock()
+                culprit = stuck
+                if stuck and clock() - since >= _PATIENCE:
+                    raise Failed(why)
+                look_again = clock() + _LOOK_SECONDS
+        except Unreachable as error:
+            # The API server may be starting again.
+            why = str(error)
             progress.waiting(why)
-            look_again = clock() + _LOOK_SECONDS
         if clock() > deadline:
             raise Failed(f"not ready within {timeout:.0f} s: {why}")
         await asyncio.sleep(0.2)
+
+
+async def _waiting(
+    client: Client,
+    operators: Sequence[Operator],
+    applied: Sequence[tuple[Kind, Key]],
+    custom: Container[Kind],
+    told: set[tuple[Kind, Key]],
+    progress: Progress,
+) -> dict[tuple[Kind, Key], str]:
+    """What is not ready yet, and why; those that became ready are told once."""
+    waiting: dict[tuple[Kind, Key], str] = {}
+    for kind, key in applied:
+        problem = await _problem(client, kind, key, kind in custom)
+        if problem:
+            waiting[kind, key] = problem
+    # What a resource says of itself may date from the last run; its pods tell.
+    ready = [root for root in applied if root[0] in custom and root not in waiting and root not in told]
+    waiting |= await _not_started(client, operators, ready)
+    for kind, key in ready:
+        if (kind, key) not in waiting:
+            told.add((kind, key))
+            progress.line(f"{kind.kind} {key} is available", "green")
+    return waiting
 
 
 async def _problem(client: Client, kind: Kind, key: Key, custom: bool) -> str:
@@ -220,11 +275,16 @@ def _idle_workload(node: Node) -> Node | None:
     return None
 
 
-async def _explained(client: Client, operators: Sequence[Operator], kind: Kind, key: Key, problem: str) -> str:
-    """The problem, with what causes it where a look at the object's children shows that."""
-    roots = await survey(client, operators, (kind.kind, key.name))
-    cause = next((reason(root) for root in roots if (root.kind, root.key) == (kind, key) and root.ready is False), "")
-    return f"{kind.kind} {key.name} is not ready: {cause}" if cause else problem
+async def _explained(
+    client: Client, operators: Sequence[Operator], kind: Kind, key: Key, problem: str
+) -> tuple[str, str]:
+    """The problem, with what causes it where a look at the object's children shows that; and the pod that has no image."""
+    root = await survey_one(client, operators, kind, key)
+    if root is None or root.ready is not False:
+        return problem, ""
+    cause = reason(root)
+    stuck = next((node for node in root.walk() if node.kind == Pod and node.state in NO_IMAGE), None)
+    return f"{root.title} is not ready: {cause}" if cause else problem, stuck.key.name if stuck else ""
 
 
 def _reports(kind: Kind) -> bool:

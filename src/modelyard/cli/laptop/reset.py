@@ -12,8 +12,9 @@ import shutil
 import sys
 
 from modelyard.cli.laptop.down import stop
-from modelyard.cli.laptop.layout import directory_argument, layout_of
-from modelyard.cli.output import Failed, console
+from modelyard.cli.output import console
+from modelyard.failure import Failed
+from modelyard.local.laptop.layout import Layout, directory_argument, layout_of
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,10 +36,14 @@ def run(args: argparse.Namespace) -> int:
             return 1
     if layout.is_running():
         stop(layout)
-    # Only what we made: the folder may be one that holds other things too.
+    delete_state(layout)
+    console().print(f"deleted the laptop cluster in {layout.directory}")
+    return 0
+
+
+def delete_state(layout: Layout) -> None:
+    """Only what we made: the folder may be one that holds other things too."""
     for part in (layout.apiserver, layout.volumes, layout.kubelet, layout.logs):
         shutil.rmtree(part, ignore_errors=True)
     for file in (layout.kubeconfig, layout.state_file, layout.directory / "ca.crt", layout.directory / "ports.json"):
         file.unlink(missing_ok=True)
-    console().print(f"deleted the laptop cluster in {layout.directory}")
-    return 0

@@ -2,15 +2,18 @@
 
 examples:
   modelyard up                                     in the foreground; Ctrl-C stops it
-  modelyard up --detach --apply examples/quickstart.yaml
+  modelyard up --with mlflow                       also an MLflow: the example that comes with Modelyard
+  modelyard up --detach --apply mlflow.yaml        a file of yours; in the background once it is ready
   modelyard up --operators mlflow --dir ./cluster  another cluster beside the first
   modelyard up --detach --merge-kubeconfig         then plain `kubectl` talks to it
+On a cluster that runs already, --apply, --merge-kubeconfig and --detach do their work on it.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -20,20 +23,23 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from modelyard.cli.files import read_all
-from modelyard.cli.laptop import addresses
-from modelyard.cli.laptop.forking import fork
-from modelyard.cli.laptop.kubeconfig import merge_context
-from modelyard.cli.laptop.layout import Held, Layout, State, directory_argument, layout_of, require_linux
+from modelyard.cli.examples import QUICKSTARTS, quickstarts
+from modelyard.cli.files import Document, read_documents
+from modelyard.cli.laptop.join import Wishes, join
 from modelyard.cli.laptop.parts import PARTS, preload, run_part
-from modelyard.cli.laptop.places import places
 from modelyard.cli.laptop.progress import Progress, follow_applied
-from modelyard.cli.laptop.supervisor import Part, Supervisor, describe_exit
+from modelyard.cli.laptop.withheld import what_is_off
 from modelyard.cli.manifests import operator_names, operators_argument
-from modelyard.cli.output import Failed
-from modelyard.kube.config import connect
-from modelyard.kube.errors import ApiError, Unreachable
-from modelyard.operators.registry import BUILT, UnknownOperator, load
+from modelyard.cli.packages import require_laptop
+from modelyard.failure import Failed
+from modelyard.kube.openshift import PLATFORMS
+from modelyard.local.laptop import addresses
+from modelyard.local.laptop.forking import fork
+from modelyard.local.laptop.kubeconfig import merge_context
+from modelyard.local.laptop.layout import Held, Layout, State, directory_argument, layout_of, remember, require_linux
+from modelyard.local.laptop.places import offered
+from modelyard.local.laptop.supervisor import CannotStart, Part, Supervisor, describe_exit, explain
+from modelyard.operators.registry import available, load
 
 START_SECONDS = 90.0
 
@@ -48,12 +54,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="apply these files or folders, and wait until what they ask for is ready",
     )
+    parser.add_argument(
+        "--with",
+        dest="systems",
+        action="append",
+        default=[],
+        metavar="SYSTEM",
+        help=f"apply the quickstart of a system, of: {', '.join(QUICKSTARTS)}; may be given several times",
+    )
     parser.add_argument("--detach", action="store_true", help="go on in the background once everything is ready")
     parser.add_argument(
         "--platform",
-        choices=["kubernetes", "openshift"],
-        default="kubernetes",
-        help="openshift: also serve Route, ConsoleLink, Group",
+        choices=PLATFORMS,
+        help="openshift: also serve Route, ConsoleLink, Group (default: kubernetes)",
     )
     parser.add_argument(
         "--merge-kubeconfig", action="store_true", help="add a context `modelyard` to ~/.kube/config (or $KUBECONFIG)"
@@ -70,61 +83,86 @@ class Plan:
     layout: Layout
     operators: Sequence[str]
     platform: str
-    files: Sequence[Path]
+    documents: Sequence[Document]
     timeout: float
     merge: bool
 
 
 def run(args: argparse.Namespace) -> int:
     require_linux()
-    names = operator_names(args) or list(BUILT)
+    require_laptop()
     try:
+        names = operator_names(args) or list(available())
         load(names, os.environ)
-    except (UnknownOperator, ValueError) as error:
+    except ValueError as error:
         raise Failed(str(error)) from None
-    files = [Path(name) for name in args.apply]
     # What is wrong with a file is said before anything is started.
-    read_all(files)
-    plan = Plan(layout_of(args), names, args.platform, files, args.timeout, args.merge_kubeconfig)
-    plan.layout.create()
-    if plan.layout.is_running():
-        raise Held(plan.layout.holder())
-    return _detach(plan) if args.detach else asyncio.run(_foreground(plan))
+    documents = read_documents([*quickstarts(args.systems, names), *args.apply])
+    plan = Plan(layout_of(args), names, args.platform or "kubernetes", documents, args.timeout, args.merge_kubeconfig)
+    try:
+        plan.layout.create()
+        plan.layout.require_space()
+        return _detach(plan) if args.detach else _foreground(plan)
+    except Held:
+        if not (args.detach or args.apply or args.systems or args.merge_kubeconfig):
+            raise
+        return join(
+            plan.layout, Wishes(documents, args.timeout, args.merge_kubeconfig, operator_names(args), args.platform)
+        )
+    except OSError as error:
+        raise Failed(explain(error)) from None
 
 
-async def _foreground(plan: Plan, *, quiet: bool = False) -> int:
+def _foreground(plan: Plan) -> int:
+    with plan.layout.hold():
+        return asyncio.run(_supervise(plan))
+
+
+async def _supervise(plan: Plan, *, quiet: bool = False) -> int:
     layout = plan.layout
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     preload(plan.operators)
-    with layout.hold():
-        network = addresses.choose(layout)
-        state = State(os.getpid(), time.time(), list(plan.operators), plan.platform, gateway=network.gateway_url)
-        layout.write_state(state)
-        # The parts wait for a fresh one: the last one may name a port that is someone else's now.
-        layout.kubeconfig.unlink(missing_ok=True)
-        with Progress(quiet=quiet) as progress:
+    network = addresses.choose(layout)
+    state = State(os.getpid(), time.time(), list(plan.operators), plan.platform, gateway=network.gateway_url)
+    state.off = what_is_off(plan.operators, os.environ)
+    layout.write_state(state)
+    remember(layout)
+    # The parts wait for a fresh one: the last one may name a port that is someone else's now.
+    layout.kubeconfig.unlink(missing_ok=True)
+    with Progress(quiet=quiet) as progress:
+        if network.moved:
+            progress.line(network.moved, "yellow")
 
-            def report(part: str, event: str) -> None:
+        def report(part: str, event: str) -> None:
+            # A full disk takes neither the log nor the state; what runs is looked after all the same.
+            with contextlib.suppress(OSError):
                 progress.part(part, event)
-                state.parts = {p.name: p.pid for p in parts if p.pid}
-                state.restarts = {p.name: p.restarts for p in parts if p.restarts}
-                layout.write_state(state)
+            with contextlib.suppress(OSError):
+                _write_parts(layout, state, parts)
 
-            parts = _parts(plan, network)
-            async with Supervisor(parts, layout.logs, report) as supervisor:
-                code = await _until_ready(plan, supervisor, state, progress, stop)
-                if state.ready and not stop.is_set():
-                    # What was applied may have failed; the cluster is up all the same, for a person to look at.
-                    state.served = await _served(layout, state.gateway)
-                    layout.write_state(state)
-                    progress.done(state, layout)
-                    await stop.wait()
-                progress.stopping()
-        layout.state_file.unlink(missing_ok=True)
+        parts = _parts(plan, network)
+        async with Supervisor(parts, layout.logs, report) as supervisor:
+            code = await _until_ready(plan, supervisor, state, progress, stop)
+            if state.ready and not stop.is_set():
+                # What was applied may have failed; the cluster is up all the same, for a person to look at.
+                state.served, links = await offered(layout, state.gateway)
+                progress.done(state, layout, links)
+                state.settled = True
+                layout.write_state(state)
+                await stop.wait()
+            progress.stopping()
+    layout.state_file.unlink(missing_ok=True)
     return code
+
+
+def _write_parts(layout: Layout, state: State, parts: Sequence[Part]) -> None:
+    state.parts = {part.name: part.pid for part in parts if part.pid}
+    state.restarts = {part.name: part.restarts for part in parts if part.restarts}
+    state.broken = {part.name: part.cause for part in parts if part.cause}
+    layout.write_state(state)
 
 
 async def _until_ready(
@@ -134,6 +172,10 @@ async def _until_ready(
     ready = asyncio.create_task(supervisor.wait_ready())
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait([ready, stopping], timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    if ready.done() and isinstance(problem := ready.exception(), CannotStart):
+        stopping.cancel()
+        progress.failed(str(problem))
+        return 1
     if not ready.done():
         ready.cancel()
         if stop.is_set():
@@ -144,12 +186,11 @@ async def _until_ready(
     if plan.merge:
         merge_context(plan.layout.kubeconfig, "modelyard")
     state.ready = True
-    state.parts = {part.name: part.pid for part in supervisor.parts}
-    plan.layout.write_state(state)
-    if not plan.files:
+    _write_parts(plan.layout, state, supervisor.parts)
+    if not plan.documents:
         stopping.cancel()
         return 0
-    applied = asyncio.create_task(follow_applied(plan.layout, plan.files, plan.operators, plan.timeout, progress))
+    applied = asyncio.create_task(follow_applied(plan.layout, plan.documents, plan.operators, plan.timeout, progress))
     await asyncio.wait([applied, stopping], return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     if not applied.done():
@@ -164,16 +205,6 @@ async def _until_ready(
     return 0
 
 
-async def _served(layout: Layout, gateway: str) -> dict[str, str]:
-    client = connect(layout.kubeconfig)
-    try:
-        return {place.name: gateway + place.path for place, _ in await places(client)}
-    except (ApiError, Unreachable):
-        return {}
-    finally:
-        await client.close()
-
-
 def _parts(plan: Plan, network: addresses.Network) -> list[Part]:
     layout = plan.layout
     common = {
@@ -185,34 +216,60 @@ def _parts(plan: Plan, network: addresses.Network) -> list[Part]:
 
 
 def _detach(plan: Plan) -> int:
-    """Goes on in a process of its own; shows its progress, and leaves it once it is ready."""
+    """Goes on in a process of its own; shows its progress, and leaves it once it is ready. Interrupted before that, it stops
+    what it started."""
     layout = plan.layout
     log = layout.logs / "up.log"
     log.touch(0o600)
-    begin = log.stat().st_size
-    process = fork(partial(_background, plan), log)
-    shown = begin
-    while True:
-        code = _exit_code(process)
-        with log.open("rb") as reader:
-            reader.seek(shown)
-            text = reader.read()
-            shown += len(text)
-        sys.stdout.write(text.decode(errors="replace"))
-        sys.stdout.flush()
-        if b"modelyard is up" in text:
+    shown = log.stat().st_size
+    interrupted: list[int] = []
+    with layout.hold() as lock:
+        before = {
+            number: signal.signal(number, lambda n, _: interrupted.append(n))
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        process = fork(partial(_background, plan), log, keep=lock)
+    told, begin = False, shown
+    try:
+        while True:
+            code = _exit_code(process)
             state = layout.read_state()
-            return 1 if state is not None and state.problem else 0
-        if code is not None:
-            if code:
-                raise Failed(f"it ended with {describe_exit(code)}; see {log}")
-            return 0
-        time.sleep(0.05)
+            with log.open("rb") as reader:
+                reader.seek(shown)
+                text = reader.read()
+            shown += len(text)
+            sys.stdout.write(text.decode(errors="replace"))
+            sys.stdout.flush()
+            if code is not None:
+                return _ended(code, layout, log, silent=shown == begin, interrupted=bool(interrupted))
+            if interrupted and not told:
+                os.kill(process, signal.SIGTERM)
+                told = True
+            if state is not None and state.pid == process and state.settled and not interrupted:
+                return 1 if state.problem else 0
+            time.sleep(0.05)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ended(code: int, layout: Layout, log: Path, *, silent: bool, interrupted: bool) -> int:
+    """It did not come up; why was shown already, unless it had no chance to say it."""
+    if interrupted:
+        print("interrupted: what was started is stopped again")
+        return 128 + signal.SIGINT
+    if code == 0:
+        return 0
+    layout.require_space()
+    if code < 0 or silent:
+        raise Failed(f"it ended with {describe_exit(code)}; see {log}")
+    return 1
 
 
 def _background(plan: Plan) -> int:
+    print(time.strftime("%Y-%m-%d %H:%M:%S modelyard up"), flush=True)
     try:
-        return asyncio.run(_foreground(plan, quiet=True))
+        return asyncio.run(_supervise(plan, quiet=True))
     except Failed as problem:
         print(f"modelyard up: {problem}")
         return 1

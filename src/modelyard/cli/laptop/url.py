@@ -1,7 +1,9 @@
 """`modelyard url`: a link that opens a service of the laptop cluster in a browser, already logged in. It works once.
 
 examples:
-  modelyard url mlflow                  print the link
+  modelyard url                         the start page, which leads to everything that is served
+  modelyard url mlflow                  MLflow, in the workspace default
+  modelyard url mlflow --workspace team-a
   xdg-open "$(modelyard url mlflow)"    open it
 """
 
@@ -9,16 +11,25 @@ from __future__ import annotations
 
 import argparse
 
-from modelyard.cli.laptop.layout import directory_argument, layout_of
-from modelyard.cli.laptop.places import find_place
-from modelyard.cli.laptop.session import gateway_url, login_link, user_token, with_laptop
 from modelyard.cli.output import output_argument, print_json
 from modelyard.kube.client import Client
+from modelyard.local.laptop.layout import directory_argument, layout_of
+from modelyard.local.laptop.places import DEFAULT_WORKSPACE, Place, find_published
+from modelyard.local.laptop.session import gateway_url, login_link, with_laptop
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="a route, or the Service that it leads to: mlflow")
+    parser.add_argument(
+        "name",
+        metavar="NAME",
+        nargs="?",
+        default="",
+        help="a route, or the Service that it leads to: mlflow (default: all)",
+    )
     parser.add_argument("-n", "--namespace", default="", help="where it is, if the name is not enough")
+    parser.add_argument(
+        "--workspace", default=DEFAULT_WORKSPACE, help="MLflow: the workspace, which is a namespace (default: default)"
+    )
     parser.add_argument("--plain", action="store_true", help="the address without a login")
     directory_argument(parser)
     output_argument(parser)
@@ -28,10 +39,13 @@ def run(args: argparse.Namespace) -> int:
     layout = layout_of(args)
 
     async def make(client: Client) -> str:
-        place = await find_place(client, args.name, args.namespace)
+        if not args.name:
+            return gateway_url(layout) + "/" if args.plain else await login_link(layout)
+        found = await find_published(client, args.name, args.namespace)
+        place = Place.of(found)
         if args.plain:
             return gateway_url(layout) + place.path
-        return await login_link(layout, await user_token(client), place.path)
+        return await login_link(layout, found.source, place.page(args.workspace))
 
     link = with_laptop(layout, make)
     if args.output == "json":

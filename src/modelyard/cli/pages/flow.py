@@ -8,8 +8,8 @@ import msgspec
 
 import modelyard
 from modelyard.kube.kinds import Kind
-from modelyard.runtime.controller import Controller, Fixed, Source
-from modelyard.runtime.operator import Operator
+from modelyard.runtime.declaring.controller import Controller, Source
+from modelyard.runtime.declaring.operator import Operator
 
 _ROOT = Path(modelyard.__file__).parent
 
@@ -77,7 +77,11 @@ ENDPOINTS = [
     EndpointRow("GET", "/metrics", "metrics in Prometheus' format"),
     EndpointRow("GET", "/healthz", "the process lives"),
     EndpointRow("GET", "/readyz", "every cache is in sync and its watch alive"),
-    EndpointRow("*", "/debug/", "tasks, queues, caches and last errors; loopback only unless told otherwise"),
+    EndpointRow(
+        "*",
+        "/debug/",
+        "tasks, queues, passes and what woke them, caches and last errors; loopback only unless told otherwise",
+    ),
 ]
 
 
@@ -97,15 +101,18 @@ def flow_of(operator: Operator) -> Flow:
             WebhookRow(w.name, w.type, w.path, w.failure_policy, service, place(w.source)) for w in operator.webhooks
         ],
         endpoints=ENDPOINTS,
-        settings=[SettingRow(s.name, s.default, s.description) for s in operator.settings],
+        settings=[SettingRow(s.name, s.without, s.description) for s in operator.settings],
         chart=operator.chart,
     )
 
 
 def place(source: Source) -> str:
-    """`operators/mlflow/controller.py:40`, from the package's root: the same on every machine."""
+    """`operators/mlflow/controller.py:40`, or `package/controller.py:40` of a user: the same on every machine."""
     path = Path(source.file)
-    return f"{path.relative_to(_ROOT) if path.is_relative_to(_ROOT) else path.name}:{source.line}"
+    if path.is_relative_to(_ROOT):
+        return f"{path.relative_to(_ROOT)}:{source.line}"
+    outside = next(parent for parent in path.parents if not (parent / "__init__.py").is_file())
+    return f"{path.relative_to(outside)}:{source.line}"
 
 
 def _watches(controller: Controller) -> list[WatchRow]:
@@ -113,7 +120,7 @@ def _watches(controller: Controller) -> list[WatchRow]:
     if controller.kind is not None:
         rows.append(_row("For", controller.kind, controller.source, optional=controller.optional))
     # A controller without a custom resource owns by label, not by owner reference: upstream's pages call that a watch.
-    owns = "Watches" if isinstance(controller.for_, Fixed) else "Owns"
+    owns = "Watches" if controller.kind is None else "Owns"
     rows += [_row(owns, o.kind, o.source, optional=o.optional) for o in controller.owns]
     rows += [_row("Watches", w.kind, w.source, optional=w.optional) for w in controller.watches]
     return rows

@@ -13,7 +13,7 @@ from modelyard.cli.pages.dataflow import table
 from modelyard.kube.crd import Definition, Version, schema_of
 from modelyard.kube.crd.generate import EMBEDDED
 from modelyard.kube.kinds import Object
-from modelyard.runtime.operator import Operator
+from modelyard.runtime.declaring.operator import Operator
 
 _OWN = frozenset(("apiVersion", "kind", "metadata"))
 _LIMITS = {

@@ -6,13 +6,18 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 
 from modelyard.cli.pages.dataflow import table
-from modelyard.runtime.metrics import Metrics
-from modelyard.runtime.operator import Operator
+from modelyard.runtime.declaring.operator import Operator
+from modelyard.runtime.declaring.operator_metrics import Count, OwnMetric
+from modelyard.runtime.process.metrics import Metrics
 
 PROCESS_SETTINGS = (
     ("KUBECONFIG", "~/.kube/config", "Which cluster the commands talk to; several files are merged"),
     ("POD_NAMESPACE", "modelyard", "`run`: the namespace of the lease and of the webhooks' certificate"),
-    ("MODELYARD_DIR", "~/.local/share/modelyard", "The folder of the laptop cluster, where `--dir` does not say"),
+    (
+        "MODELYARD_DIR",
+        "~/.local/share/modelyard",
+        "The folder of the laptop cluster, where `--dir` does not say; a cluster in `.up` of this folder goes before the default",
+    ),
     ("MODELYARD_CACHE", "~/.cache/modelyard", "Where the programs that pods run are built and kept"),
     ("PIP_INDEX_URL, UV_DEFAULT_INDEX", "the public index", "Where those programs' packages come from"),
     ("NO_COLOR", "", "Set to anything: no colours in a terminal either; piped output never has any"),
@@ -24,7 +29,8 @@ def settings(operators: Sequence[Operator]) -> str:
     parts = [
         "# Settings",
         "Everything is set by environment variables; on a cluster, in the Deployment that `modelyard manifests` prints. "
-        "A bad value stops the start with a message that names the variable. Written by `modelyard docs`.",
+        "`modelyard run`, `manifests` and `plan` take settings of the operators as `--set NAME=VALUE` too. A bad value stops the start "
+        "with a message that names the variable, its value and what is allowed. Written by `modelyard docs`.",
         "## The process",
         _settings(PROCESS_SETTINGS),
     ]
@@ -32,7 +38,7 @@ def settings(operators: Sequence[Operator]) -> str:
         if operator.settings:
             parts += [
                 f"## {operator.title}",
-                _settings((s.name, s.default, s.description) for s in operator.settings),
+                _settings((s.name, s.without, s.description) for s in operator.settings),
             ]
     return "\n\n".join(parts) + "\n"
 
@@ -44,24 +50,34 @@ def _settings(rows: Iterable[tuple[str, str, str]]) -> str:
     )
 
 
-def metrics() -> str:
+def metrics(operators: Sequence[Operator]) -> str:
     found = [
         family
         for family in Metrics().registry.collect()
         if not family.name.startswith(("process_", "python_"))  # They are what any Python process has.
     ]
     rows = [[f"`{_series(family.name, family.type)}`", family.type, family.documentation] for family in found]
-    return "\n\n".join(
-        [
-            "# Metrics",
-            "`GET /metrics` on the health port, in Prometheus' format. Names and labels are those that controller-runtime made "
-            "known, so existing dashboards and alerts work. Beside these there are the usual `process_*` and `python_*` ones. "
-            "Written by `modelyard docs`.",
-            table(["Metric", "Type", "Meaning"], sorted(rows)),
-            "Labels: `controller` is the controller's name as on the dataflow pages; `result` is `success`, `error`, "
-            "`requeue` or `requeue_after`; `webhook` is the path.",
-        ]
-    ) + "\n"  # fmt: skip
+    parts = [
+        "# Metrics",
+        "`GET /metrics` on the health port, in Prometheus' format. Names and labels are those that controller-runtime made "
+        "known, so existing dashboards and alerts work. Beside these there are the usual `process_*` and `python_*` ones. "
+        "Written by `modelyard docs`.",
+        table(["Metric", "Type", "Meaning"], sorted(rows)),
+        "Labels: `controller` is the controller's name as on the dataflow pages; `result` is `success`, `error`, "
+        "`requeue` or `requeue_after`; `webhook` is the path.",
+    ]
+    for operator in operators:
+        if operator.metrics:
+            own = [
+                [f"`{_series(m.name, _type(m))}`", _type(m), ", ".join(f"`{label}`" for label in m.labels), m.help]
+                for m in operator.metrics
+            ]
+            parts += [f"## {operator.title}", table(["Metric", "Type", "Labels", "Meaning"], sorted(own))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _type(metric: OwnMetric) -> str:
+    return "counter" if isinstance(metric, Count) else "gauge"
 
 
 def _series(name: str, type_: str) -> str:

@@ -1,6 +1,5 @@
 """Custom resource definitions from typed classes."""
 
-from modelyard.kube.crd.compare import Difference, compare, compare_schemas
 from modelyard.kube.crd.generate import WebhookService, definition_of, schema_of
 from modelyard.kube.crd.types import (
     Column,
@@ -17,6 +16,6 @@ from modelyard.kube.crd.types import (
 )
 
 __all__ = [
-    "Column", "Definition", "Difference", "Metadata", "Model", "OwnerReference", "Resource", "Rule", "Version", "WebhookService",
-    "compare", "compare_schemas", "default", "definition_of", "drop_none", "embedded", "schema_of",
+    "Column", "Definition", "Metadata", "Model", "OwnerReference", "Resource", "Rule", "Version", "WebhookService",
+    "default", "definition_of", "drop_none", "embedded", "schema_of",
 ]  # fmt: skip

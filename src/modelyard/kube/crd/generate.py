@@ -151,7 +151,7 @@ def _struct(cls: type[Any], place: _Place, above: tuple[type[Any], ...]) -> Obje
         )
     info = inspect.type_info(cls)
     if not isinstance(info, inspect.StructType):
-        raise place.wrong(f"{cls.__name__} is no msgspec class", "derive it from Model")
+        raise place.wrong(f"{cls.__name__} is not an msgspec class", "derive it from Model")
     properties: Object = {}
     required: list[str] = []
     for field in info.fields:

@@ -9,8 +9,6 @@ from typing import Any, Final, NoReturn
 
 from modelyard.kube.patches.errors import PatchError
 
-MAX_OPERATIONS: Final = 10_000
-
 _INTEGER = re.compile(r"[+-]?[0-9]+").fullmatch
 _ABSENT: Final = object()
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from modelyard.local.apiserver.server import ApiServer
-    from modelyard.local.apiserver.sqlite import StateUnusable
+    from modelyard.local.apiserver.storage.sqlite import StateUnusable
 
 __all__ = ["ApiServer", "StateUnusable"]
 
@@ -18,7 +18,7 @@ def __getattr__(name: str) -> object:
 
         return ApiServer
     if name == "StateUnusable":
-        from modelyard.local.apiserver.sqlite import StateUnusable
+        from modelyard.local.apiserver.storage.sqlite import StateUnusable
 
         return StateUnusable
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from modelyard.kube.builtin import CustomResourceDefinition, ServiceAccount
 from modelyard.kube.kinds import Kind
-from modelyard.local.apiserver import catalog
 from modelyard.local.apiserver.admission.calls import ServiceResolver, WebhookClient
 from modelyard.local.apiserver.admission.chain import AdmissionChain
 from modelyard.local.apiserver.admission.configurations import Webhooks
@@ -22,14 +21,16 @@ from modelyard.local.apiserver.auth.token_secrets import TokenSecrets
 from modelyard.local.apiserver.auth.tokens import ServiceAccountTokens
 from modelyard.local.apiserver.builtin.service_network import ServiceNetwork
 from modelyard.local.apiserver.builtin.strategies import BuiltinStrategies
+from modelyard.local.apiserver.controllers.expiry import EventExpiry
 from modelyard.local.apiserver.crds import CustomResources, DefinitionStrategy
-from modelyard.local.apiserver.documents import ServerDocuments
-from modelyard.local.apiserver.expiry import EventExpiry
-from modelyard.local.apiserver.field_validation import FieldChecks
-from modelyard.local.apiserver.resources import Strategy
+from modelyard.local.apiserver.documents.door import ServerDocuments
+from modelyard.local.apiserver.requests.field_validation import FieldChecks
+from modelyard.local.apiserver.served import catalog
+from modelyard.local.apiserver.served.resources import Strategy
 from modelyard.local.apiserver.subresources.kubelet import HttpKubelet, Kubelet, NoKubelet
 from modelyard.local.apiserver.subresources.pods import PodSubresources
 from modelyard.local.apiserver.subresources.tokens import TokenRequests
+from modelyard.local.apiserver.subresources.usage import UsageResources
 from modelyard.local.apiserver.tables import Tables
 from modelyard.local.kubelet.address import Address
 
@@ -116,7 +117,11 @@ def assemble(server: ApiServer, *, access_control: bool) -> Parts:
         **pods.handlers(),
         (ServiceAccount.resource, "token"): TokenRequests(server.store, tokens, server.clock).create,
     }
+    if folder is not None:
+        handlers |= pods.on_a_laptop()
     server.registry.add(*catalog.builtin_resources(strategy_of, handlers))
+    if folder is not None:
+        server.registry.add(*UsageResources(server.store, kubelet).resources(strategies))
 
     client = WebhookClient(ServiceResolver(server.store))
     webhooks = WebhookAdmission(Webhooks(server.store, server.registry), client)

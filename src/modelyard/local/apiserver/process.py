@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from modelyard.kube.times import utc_now
-from modelyard.local.apiserver.tls import Identity, write_private
-from modelyard.runtime.footprint import keep_small
+from modelyard.local.apiserver.sockets.tls import Identity, write_private
+from modelyard.runtime.process.footprint import keep_small
 
 if TYPE_CHECKING:
     from modelyard.local.apiserver.server import ApiServer
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     certificates = _make_certificates(options.dir)
     # The long part of the start; certificates are made meanwhile.
     import_module("modelyard.local.apiserver.server")
-    from modelyard.local.apiserver.sqlite import StateUnusable
+    from modelyard.local.apiserver.storage.sqlite import StateUnusable
 
     if certificates:
         os.waitpid(certificates, 0)

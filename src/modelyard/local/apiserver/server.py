@@ -13,29 +13,29 @@ from modelyard.kube.client import Client
 from modelyard.kube.kinds import Kind
 from modelyard.kube.times import utc_now
 from modelyard.local.apiserver.assembly import Parts, assemble
-from modelyard.local.apiserver.collector import Collector
-from modelyard.local.apiserver.deletion import Deletion, Deletions
-from modelyard.local.apiserver.faults import Faults
-from modelyard.local.apiserver.hooks import Hooks
-from modelyard.local.apiserver.inprocess import InProcessTransport
-from modelyard.local.apiserver.journal import Journal
-from modelyard.local.apiserver.listing import Lists
-from modelyard.local.apiserver.master import publish
-from modelyard.local.apiserver.namespaces import Namespaces
-from modelyard.local.apiserver.options import DeleteOptions
-from modelyard.local.apiserver.ownership import Ownership
-from modelyard.local.apiserver.patching import Patches
-from modelyard.local.apiserver.pipeline import Pipeline
-from modelyard.local.apiserver.requests import LOOPBACK, Reply, Request, UserInfo
-from modelyard.local.apiserver.resources import Registry
-from modelyard.local.apiserver.sqlite import Durability, SQLiteJournal
-from modelyard.local.apiserver.store import Store
-from modelyard.local.apiserver.watches import Watches
-from modelyard.local.apiserver.writes import Writes
+from modelyard.local.apiserver.controllers.collector import Collector
+from modelyard.local.apiserver.controllers.master import publish
+from modelyard.local.apiserver.controllers.namespaces import Namespaces
+from modelyard.local.apiserver.requests.hooks import Hooks
+from modelyard.local.apiserver.requests.journal import Journal
+from modelyard.local.apiserver.requests.messages import LOOPBACK, Reply, Request, UserInfo
+from modelyard.local.apiserver.requests.options import DeleteOptions
+from modelyard.local.apiserver.requests.pipeline import Pipeline
+from modelyard.local.apiserver.served.resources import Registry
+from modelyard.local.apiserver.sockets.inprocess import InProcessTransport
+from modelyard.local.apiserver.storage.sqlite import Durability, SQLiteJournal
+from modelyard.local.apiserver.storage.store import Store
+from modelyard.local.apiserver.testing.faults import Faults
+from modelyard.local.apiserver.verbs.deletion import Deletion, Deletions
+from modelyard.local.apiserver.verbs.listing import Lists
+from modelyard.local.apiserver.verbs.ownership import Ownership
+from modelyard.local.apiserver.verbs.patching import Patches
+from modelyard.local.apiserver.verbs.watches import Watches
+from modelyard.local.apiserver.verbs.writes import Writes
 
 if TYPE_CHECKING:
-    from modelyard.local.apiserver.http import Door
-    from modelyard.local.apiserver.tls import Identity
+    from modelyard.local.apiserver.sockets.http import Door
+    from modelyard.local.apiserver.sockets.tls import Identity
 
 ADMIN = UserInfo("admin", groups=("system:masters", "system:authenticated"))
 _QUIET_ROUNDS = 20
@@ -152,7 +152,7 @@ class ApiServer:
 
     async def listen(self, host: str = "127.0.0.1", port: int = 0, names: Sequence[str] = ()) -> str:
         """Opens TLS sockets and returns the URL. `names` are further host names that clients may use."""
-        from modelyard.local.apiserver.http import Door
+        from modelyard.local.apiserver.sockets.http import Door
 
         self._door = Door(self.handle, self.identity(), host, port, names)
         url = await self._door.open()
@@ -164,7 +164,7 @@ class ApiServer:
     def identity(self) -> Identity:
         """The server's certificate authority, made when first needed; kept in the directory, if there is one."""
         if self._identity is None:
-            from modelyard.local.apiserver.tls import Identity
+            from modelyard.local.apiserver.sockets.tls import Identity
 
             self._identity = Identity(self.directory / "pki" if self.directory is not None else None, self.clock)
         return self._identity

@@ -1,7 +1,7 @@
 """Images of a laptop cluster: a recipe maps an image's name to pinned packages, built once, and to how they are run."""
 
 from modelyard.local.images.build import Builder, BuildError
-from modelyard.local.images.recipe import Built, Invocation, Recipe
+from modelyard.local.images.recipe import Base, Built, Invocation, Recipe
 from modelyard.local.images.registry import NoRecipe, Registry
 
-__all__ = ["BuildError", "Builder", "Built", "Invocation", "NoRecipe", "Recipe", "Registry"]
+__all__ = ["Base", "BuildError", "Builder", "Built", "Invocation", "NoRecipe", "Recipe", "Registry"]

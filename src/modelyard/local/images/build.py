@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import modelyard
+from modelyard.local.images.installer import explain_failure, installer_environment
 from modelyard.local.images.recipe import Built, Recipe
 
 Progress = Callable[[str], None]
@@ -52,7 +53,10 @@ class Builder:
         """A digest of everything the built image depends on."""
         digest = hashlib.sha256()
         digest.update(f"{recipe.name}\n{sys.version_info[:2]}\n{platform.machine()}\n".encode())
-        digest.update(recipe.lock.read_bytes() if recipe.lock else modelyard.__file__.encode())
+        if recipe.has_environment:
+            digest.update(recipe.lock.read_bytes() if recipe.lock else "\n".join(recipe.packages).encode())
+        else:
+            digest.update(modelyard.__file__.encode())
         return digest.hexdigest()
 
     def path(self, recipe: Recipe) -> Path:
@@ -60,7 +64,7 @@ class Builder:
 
     def find(self, recipe: Recipe) -> Built | None:
         """The built image if it is there."""
-        if recipe.lock is None:
+        if not recipe.has_environment:
             return Built(recipe, Path(sys.prefix), f"sha256:{self.identity(recipe)}")
         path = self.path(recipe)
         marker = path / "modelyard-size"
@@ -75,7 +79,6 @@ class Builder:
         found = self.find(recipe)
         if found is not None:
             return found
-        assert recipe.lock is not None
         self.cache.mkdir(parents=True, exist_ok=True)
         async with self._lock(recipe):
             found = self.find(recipe)
@@ -84,7 +87,7 @@ class Builder:
             path = self.path(recipe)
             temporary = self.cache / f".{path.name}.{os.getpid()}"
             try:
-                await self._install(recipe, recipe.lock, temporary, progress)
+                await self._install(recipe, temporary, progress)
                 size = await asyncio.to_thread(disk_usage, temporary)
                 (temporary / "modelyard-size").write_text(str(size))
                 if path.exists():
@@ -111,13 +114,16 @@ class Builder:
         finally:
             os.close(descriptor)
 
-    async def _install(self, recipe: Recipe, lock: Path, target: Path, progress: Progress) -> None:
+    async def _install(self, recipe: Recipe, target: Path, progress: Progress) -> None:
         uv = self._uv or find_uv()
         progress(f"building {recipe.name} {recipe.version}")
         await self._run([uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, str(target)], progress)
+        packages = ["--require-hashes", "--requirement", str(recipe.lock)] if recipe.lock else list(recipe.packages)
+        if not packages:
+            return
         await self._run(
-            [uv, "pip", "install", "--python", str(target / "bin" / "python"), "--require-hashes", "--compile-bytecode",
-             "--link-mode", "hardlink", "--requirement", str(lock)],
+            [uv, "pip", "install", "--python", str(target / "bin" / "python"), "--compile-bytecode", "--link-mode",
+             "hardlink", *packages],
             progress,
         )  # fmt: skip
 
@@ -144,11 +150,11 @@ class Builder:
             await process.wait()
             raise
         if code != 0:
-            raise BuildError(" ".join(line.strip() for line in said[-8:]) or f"{argv[0]} exited with code {code}")
+            raise BuildError(explain_failure(said) or f"{argv[0]} exited with code {code}")
 
     def cached(self, recipes: Iterable[Recipe]) -> list[Cached]:
         """Every built image in the cache, also of recipes that are gone."""
-        wanted = {self.path(recipe).name for recipe in recipes if recipe.lock is not None}
+        wanted = {self.path(recipe).name for recipe in recipes if recipe.has_environment}
         found = []
         for path in sorted(self.cache.iterdir()) if self.cache.is_dir() else []:
             marker = path / "modelyard-size"
@@ -172,24 +178,8 @@ def find_uv() -> str:
         return str(uv.find_uv_bin())
     found = shutil.which("uv")
     if found is None:
-        raise BuildError(
-            "uv is needed to build images and is not installed: pip install 'modelyard[local]' (or uv itself)"
-        )
+        raise BuildError("uv is needed to build images and is not installed: put it on PATH, or pip install uv")
     return found
-
-
-def installer_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The user's own settings, with pip's names for an index also understood by uv."""
-    env = dict(environ)
-    for ours, theirs in (("UV_DEFAULT_INDEX", "PIP_INDEX_URL"), ("UV_INDEX", "PIP_EXTRA_INDEX_URL")):
-        if ours not in env and env.get(theirs):
-            env[ours] = env[theirs]
-    if "SSL_CERT_FILE" not in env and env.get("PIP_CERT"):
-        env["SSL_CERT_FILE"] = env["PIP_CERT"]
-    # An environment of the caller would otherwise be taken for the target.
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH", "PYTHONHOME"):
-        env.pop(name, None)
-    return env
 
 
 def disk_usage(path: Path) -> int:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+PROBLEM = "X-Modelyard-Problem"
+"""The header of a refusal that holds its text, quoted as in a URL: a client that asks for a web socket cannot see a body."""
 _FILE = "kubelet-endpoint.json"
 
 

@@ -25,11 +25,10 @@ def redirect(streams: tuple[int, int, int]) -> None:
         os.dup2(fd, target, inheritable=True)
 
 
-def take_terminal(env: dict[str, str]) -> dict[str, str]:
-    """If the program was given a terminal, it gets signals and its hang-up from it, and is told its kind."""
+def control_terminal(env: dict[str, str]) -> dict[str, str]:
+    """If the leader of a session was given a terminal, it gets signals and its hang-up from it, and is told its kind."""
     if not os.isatty(0):
         return env
-    os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     return {"TERM": "xterm"} | env
 

@@ -74,8 +74,6 @@ class ContainerWorker:
         if record.current is not None and record.current.running:
             self.step = Step.RUNNING
 
-    # --- names and places ---------------------------------------------------------------------------------------
-
     @property
     def identity(self) -> str:
         """The name of the current run at the keeper."""
@@ -100,8 +98,6 @@ class ContainerWorker:
     def alive(self) -> bool:
         """It has a process, also one whose start-up hook still runs."""
         return self.record.current is not None and self.record.current.finished is None
-
-    # --- starting ------------------------------------------------------------------------------------------------
 
     def ask_to_start(self, volumes: dict[str, Mounted], pod_ip: str, names: dict[str, str]) -> None:
         """Begin a start if it is due; else `retry` says when."""
@@ -269,8 +265,6 @@ class ContainerWorker:
             if run.isdigit() and int(run) < number - 1:
                 log.unlink(missing_ok=True)
 
-    # --- while it runs -------------------------------------------------------------------------------------------
-
     def adopt(self, process: Process, pod_ip: str) -> None:
         """Found again after a restart of the kubelet."""
         current = self.record.current
@@ -282,7 +276,7 @@ class ContainerWorker:
         ran = (self._tools.clock() - current.started).total_seconds()
         ready = self.record.ready
         self._watch(self._target(pod_ip), max(0.0, ran))
-        # Ready stays ready until a probe says otherwise: a restart of the kubelet is no reason to cut off traffic.
+        # Ready stays ready until a probe says otherwise: a restart of the kubelet is not a reason to cut off traffic.
         self.record.ready = ready
 
     def _watch(self, target: probes.Target, ran: float) -> None:
@@ -383,8 +377,6 @@ class ContainerWorker:
         except TimeoutError:
             text = b""
         return code, text.decode(errors="replace")
-
-    # --- ending --------------------------------------------------------------------------------------------------
 
     def stop(self, grace: float, message: str) -> asyncio.Task[None] | None:
         """Begin to stop it, unless that has begun."""

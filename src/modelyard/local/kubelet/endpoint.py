@@ -1,8 +1,10 @@
-"""The kubelet's own HTTP endpoint, for the API server: container logs and exec, on loopback, behind a token.
+"""The kubelet's own HTTP endpoint, for the API server: logs, exec, attach, ports and usage, on loopback, behind a token.
 
 `GET /containerLogs/NAMESPACE/POD/CONTAINER` streams a log with the query of the API (`follow`, `tailLines`, ...).
 `GET /exec/NAMESPACE/POD/CONTAINER?command=...` is a WebSocket in the channel protocol `v5.channel.k8s.io`, so the API server
-passes frames through unread. Where it listens and its token are written to a file next to the API server's own.
+passes frames through unread; `/attach/NAMESPACE/POD/CONTAINER` is the same for the container's own program.
+`GET /portForward/NAMESPACE/POD/PORT` is a WebSocket with the bytes of one connection; an empty message ends a direction.
+`GET /usage` is what containers and the node use now, as JSON. Where it listens and its token are written to a file next to the API server's own.
 """
 
 from __future__ import annotations
@@ -17,20 +19,24 @@ import secrets
 import socket
 import struct
 import termios
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import quote
 
 from aiohttp import WSMsgType, web
 from aiohttp.typedefs import Handler, Middleware
 
-from modelyard.local.kubelet.address import PROTOCOLS, Address
+from modelyard.local.kubelet.address import PROBLEM, PROTOCOLS, Address
 from modelyard.local.kubelet.logs import LogOptions
 from modelyard.local.kubelet.runtime import NotRunning, StartFailed
+from modelyard.local.kubelet.usage import Usage
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 _END_OF_INPUT = b"\x04"
+_PIECE = 32768
 
 
 class BadQuestion(Exception):
@@ -39,6 +45,15 @@ class BadQuestion(Exception):
     def __init__(self, message: str, code: int = 400) -> None:
         super().__init__(message)
         self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """A client at a container's streams. `stdin` is where its input goes, None if the program reads none."""
+
+    stdin: int | None
+    close_input: Callable[[], Awaitable[None]]
+    """Called when the client has no more input."""
 
 
 class Answers(Protocol):
@@ -50,8 +65,14 @@ class Answers(Protocol):
         self, namespace: str, pod: str, container: str, command: Sequence[str], stdin: int, stdout: int, stderr: int
     ) -> asyncio.Future[int]: ...
 
+    async def attach(self, namespace: str, pod: str, container: str, stdout: int, stderr: int) -> Attached: ...
 
-class Endpoint:
+    def address_of(self, namespace: str, pod: str) -> str: ...
+
+    async def usage(self) -> Usage: ...
+
+
+class KubeletServer:
     def __init__(self, answers: Answers, directory: Path) -> None:
         self._answers = answers
         self._directory = directory
@@ -63,6 +84,9 @@ class Endpoint:
         app = web.Application(middlewares=[self._middleware()])
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
         app.router.add_get("/exec/{namespace}/{pod}/{container}", self._exec)
+        app.router.add_get("/attach/{namespace}/{pod}/{container}", self._attach)
+        app.router.add_get("/portForward/{namespace}/{pod}/{port}", self._forward_port)
+        app.router.add_get("/usage", self._usage)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await self._runner.setup()
         sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
@@ -81,7 +105,7 @@ class Endpoint:
             try:
                 return await handler(request)
             except BadQuestion as error:
-                return web.Response(status=error.code, text=str(error))
+                return web.Response(status=error.code, text=str(error), headers={PROBLEM: quote(str(error))})
 
         return guarded
 
@@ -107,43 +131,84 @@ class Endpoint:
         command = query.getall("command", [])
         if not command:
             raise BadQuestion("you must specify at least 1 command for the container")
-        wants = {name: query.get(name, "") in ("true", "1") for name in ("stdin", "stdout", "stderr", "tty")}
+        wants = _wanted(query)
         inner, outer = _terminal() if wants["tty"] else _pipes()
-        failure: Exception | None = None
         done: asyncio.Future[int] | None = None
-        try:
-            done = await self._answers.execute(names["namespace"], names["pod"], names["container"], command, *inner)
-        except (NotRunning, StartFailed) as error:
-            failure = error
-        except BaseException:
-            for fd in outer:
-                os.close(fd)
-            raise
-        finally:
-            for fd in inner:
-                os.close(fd)
-        if isinstance(failure, NotRunning):
-            for fd in outer:
-                os.close(fd)
-            raise BadQuestion(str(failure))
-        ws = web.WebSocketResponse(protocols=PROTOCOLS, max_msg_size=0)
-        await ws.prepare(request)
+        failure = ""
+        with _handing_over(inner, outer):
+            try:
+                done = await self._answers.execute(
+                    names["namespace"], names["pod"], names["container"], command, *inner
+                )
+            except NotRunning as error:
+                raise BadQuestion(str(error)) from error
+            except StartFailed as error:
+                failure = str(error)
+        ws = await _channels(request)
         if done is None:
-            for fd in outer:
-                os.close(fd)
+            _close(outer)
             await _finish(ws, 126, f"failed to exec in container: {failure}")
             return ws
         if not wants["stdin"]:
             os.close(outer[0])
-        await self._pump(ws, done, outer, wants)
+        readers = _readers(ws, outer[1:], wants)
+        await self._pump(ws, done, readers, outer[0] if wants["stdin"] else None)
         return ws
 
+    async def _attach(self, request: web.Request) -> web.StreamResponse:
+        names = request.match_info
+        wants = _wanted(request.query)
+        inner, (unused, *outer) = _pipes()
+        os.close(unused)
+        with _handing_over(inner, outer):
+            attached = await self._answers.attach(names["namespace"], names["pod"], names["container"], *inner[1:])
+        ws = await _channels(request)
+        stdin = attached.stdin
+        if stdin is not None and not wants["stdin"]:
+            os.close(stdin)
+            stdin = None
+        readers = _readers(ws, outer, wants)
+        # It lasts as long as the container's program has its streams.
+        ended = asyncio.ensure_future(_all_read(readers))
+        try:
+            await self._pump(ws, ended, readers, stdin, attached.close_input if stdin is not None else None)
+        finally:
+            ended.cancel()
+        return ws
+
+    async def _forward_port(self, request: web.Request) -> web.StreamResponse:
+        names = request.match_info
+        port, address = names["port"], self._answers.address_of(names["namespace"], names["pod"])
+        try:
+            reader, writer = await asyncio.open_connection(address, int(port))
+        except OSError as error:
+            raise BadQuestion(
+                f"nothing answers at port {port} of the pod ({address}): {error.strerror}", 502
+            ) from error
+        ws = web.WebSocketResponse(max_msg_size=0)
+        await ws.prepare(request)
+        receiving = asyncio.create_task(_to_port(ws, writer))
+        try:
+            while data := await reader.read(_PIECE):
+                await ws.send_bytes(data)
+            await ws.send_bytes(b"")
+            await receiving
+        except ConnectionError:
+            pass
+        finally:
+            receiving.cancel()
+            writer.close()
+            await asyncio.gather(receiving, writer.wait_closed(), return_exceptions=True)
+        return ws
+
+    async def _usage(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response((await self._answers.usage()).data())
+
     async def _pump(
-        self, ws: web.WebSocketResponse, done: asyncio.Future[int], ends: Sequence[int], wants: dict[str, bool]
-    ) -> None:
-        outputs = zip(ends[1:], (STDOUT, STDERR), (wants["stdout"], wants["stderr"]), strict=False)
-        readers = [asyncio.create_task(_forward(ws, fd, channel, wanted)) for fd, channel, wanted in outputs]
-        feeding = asyncio.create_task(_feed(ws, ends[0] if wants["stdin"] else None))
+        self, ws: web.WebSocketResponse, done: asyncio.Future[int], readers: Sequence[asyncio.Task[None]], stdin: int | None,
+        input_ended: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:  # fmt: skip
+        feeding = asyncio.create_task(_feed(ws, stdin, input_ended))
         ended = asyncio.Event()
         try:
             feeding.add_done_callback(lambda _: ended.set())
@@ -168,6 +233,59 @@ class Endpoint:
         if self._runner is not None:
             await self._runner.cleanup()
         Address.remove(self._directory)
+
+
+def _wanted(query: Mapping[str, str]) -> dict[str, bool]:
+    return {name: query.get(name, "") in ("true", "1") for name in ("stdin", "stdout", "stderr", "tty")}
+
+
+async def _channels(request: web.Request) -> web.WebSocketResponse:
+    """The connection of a remote command."""
+    ws = web.WebSocketResponse(protocols=PROTOCOLS, max_msg_size=0)
+    await ws.prepare(request)
+    return ws
+
+
+@contextlib.contextmanager
+def _handing_over(inner: Sequence[int], outer: Sequence[int]) -> Iterator[None]:
+    """The block gives copies of the inner ends to a program, so ours are closed after it; if it fails, so are the outer ends."""
+    try:
+        yield
+    except BaseException:
+        _close(outer)
+        raise
+    finally:
+        _close(inner)
+
+
+def _close(descriptors: Iterable[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _readers(ws: web.WebSocketResponse, outputs: Sequence[int], wants: Mapping[str, bool]) -> list[asyncio.Task[None]]:
+    channels = zip(outputs, (STDOUT, STDERR), (wants["stdout"], wants["stderr"]), strict=False)
+    return [asyncio.create_task(_forward(ws, fd, channel, wanted)) for fd, channel, wanted in channels]
+
+
+async def _all_read(readers: Sequence[asyncio.Task[None]]) -> int:
+    await asyncio.gather(*readers)
+    return 0
+
+
+async def _to_port(ws: web.WebSocketResponse, writer: asyncio.StreamWriter) -> None:
+    """What the client sends, to the pod; when it has no more, the pod reads the end."""
+    with contextlib.suppress(ConnectionError):
+        async for message in ws:
+            if message.type is not WSMsgType.BINARY:
+                continue
+            if not message.data:
+                writer.write_eof()
+                continue
+            writer.write(message.data)
+            await writer.drain()
+    # The client is gone, not only done: the pod's program must not write to nobody.
+    writer.close()
 
 
 async def _streaming(request: web.Request) -> web.StreamResponse:
@@ -211,14 +329,16 @@ async def _forward(ws: web.WebSocketResponse, descriptor: int, channel: int, wan
     try:
         # A terminal whose last user has gone reads as an error.
         with contextlib.suppress(OSError):
-            while data := await reader.read(32768):
+            while data := await reader.read(_PIECE):
                 if wanted:
                     await ws.send_bytes(bytes([channel]) + data)
     finally:
         transport.close()
 
 
-async def _feed(ws: web.WebSocketResponse, descriptor: int | None) -> None:
+async def _feed(
+    ws: web.WebSocketResponse, descriptor: int | None, input_ended: Callable[[], Awaitable[None]] | None
+) -> None:
     """What the client sends, to the command, until either is done."""
     loop = asyncio.get_running_loop()
     writer: asyncio.WriteTransport | None = None
@@ -241,9 +361,13 @@ async def _feed(ws: web.WebSocketResponse, descriptor: int | None) -> None:
                     continue
                 writer.close()
                 writer = None
+                if input_ended is not None:
+                    await input_ended()
     finally:
         if writer is not None:
             writer.close()
+            if input_ended is not None:
+                await input_ended()
 
 
 def _resize(terminal: int, data: bytes) -> None:

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from modelyard.local.kubelet import children, namespaces
+from modelyard.local.kubelet.attachments import Copies, Streams
 from modelyard.local.kubelet.logfile import LogFile
 
 Message = dict[str, Any]
@@ -63,11 +64,14 @@ class Connection:
         self.buffer = bytearray()
         self.fds: list[int] = []
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Message, descriptors: list[int] | None = None) -> None:
         # The kubelet reads all the time; a message is far smaller than the socket's buffer.
+        data = pack(message)
         with contextlib.suppress(OSError):
             self.sock.setblocking(True)
-            self.sock.sendall(pack(message))
+            if descriptors:
+                data = data[socket.send_fds(self.sock, [data], descriptors) :]
+            self.sock.sendall(data)
         self.sock.setblocking(False)
 
 
@@ -82,6 +86,13 @@ class Process:
         self.started = time.time_ns()
         self.exit: Message | None = None
         self.of: str = request.get("of", "")
+        self.streams: Streams | None = None
+        self.input = -1
+
+    def close_input(self) -> None:
+        if self.input >= 0:
+            os.close(self.input)
+            self.input = -1
 
     def summary(self) -> Message:
         return {"id": self.identity, "pid": self.inner_pid, "started": self.started, "exit": self.exit}
@@ -95,6 +106,7 @@ class Keeper:
         self._processes: dict[str, Process] = {}
         self._logs: dict[int, tuple[str, LogFile, str]] = {}
         self._open_streams: dict[str, int] = {}
+        self._copies = Copies()
         self._connection: Connection | None = None
         self._stopping = False
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -124,8 +136,6 @@ class Keeper:
 
     def _on_term(self, *_: object) -> None:
         self._stopping = True
-
-    # --- the kubelet's side -------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
         sock, _ = self._listener.accept()
@@ -173,17 +183,18 @@ class Keeper:
                 reply = {"error": str(error.strerror or error), "step": "start"}
             except (KeyError, ValueError, TypeError) as error:
                 reply = {"error": f"malformed request: {error!r}", "step": "request"}
-            connection.send({"seq": message.get("seq", 0), **reply})
+            descriptors: list[int] = reply.pop("descriptors", [])
+            connection.send({"seq": message.get("seq", 0), "fds": len(descriptors), **reply}, descriptors)
 
     def _handle(self, connection: Connection, message: Message) -> Message:
         match message["op"]:
             case "start":
                 return self._start(message)
-            case "exec":
+            case "exec" | "attach":
                 count = int(message["fds"])
                 fds, connection.fds = connection.fds[:count], connection.fds[count:]
                 try:
-                    return self._execute(message, fds)
+                    return self._execute(message, fds) if message["op"] == "exec" else self._attach(message, fds)
                 finally:
                     for fd in fds:
                         os.close(fd)
@@ -193,6 +204,11 @@ class Keeper:
                 process = self._processes.get(message["id"])
                 if process is not None and process.exit is None:
                     self._kill(process)
+                return {}
+            case "close_input":
+                process = self._processes.get(message["id"])
+                if process is not None and process.streams is not None and not process.streams.terminal:
+                    process.close_input()
                 return {}
             case "list":
                 return {"processes": [process.summary() for process in self._processes.values()]}
@@ -211,35 +227,31 @@ class Keeper:
         if self._connection is not None:
             self._connection.send(message)
 
-    # --- starting -----------------------------------------------------------------------------------------------
-
     def _start(self, request: Message) -> Message:
         identity = request["id"]
         if identity in self._processes:
             raise ValueError(f"{identity} exists")
         os.makedirs(os.path.dirname(request["log"]), exist_ok=True)
-        out_read, out_write = os.pipe2(os.O_CLOEXEC)
-        err_read, err_write = os.pipe2(os.O_CLOEXEC)
+        streams = Streams.make(stdin=request.get("stdin", False), tty=request.get("tty", False))
         info_read, info_write = os.pipe2(os.O_CLOEXEC)
-        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            pid, failure = self._spawn(request, (null, out_write, err_write), info_write)
+            pid, failure = self._spawn(request, streams.program, info_write)
         finally:
-            for fd in (out_write, err_write, info_write, null):
-                os.close(fd)
+            os.close(info_write)
+            streams.close_program()
         if failure:
-            for fd in (out_read, err_read, info_read):
-                os.close(fd)
+            os.close(info_read)
+            streams.close_ours()
             return {"error": failure, "step": "exec"}
         process = Process(identity, request, pid)
+        process.streams, process.input = streams, streams.input
         if request["mode"] == "bubblewrap":
             process.inner_pid = children.bubblewrap_child(info_read) or pid
         os.close(info_read)
         self._processes[identity] = process
         log = LogFile(request["log"], request.get("log_max_bytes", 10 << 20), request.get("log_max_files", 5))
-        self._open_streams[identity] = 2
-        for fd, stream in ((out_read, "stdout"), (err_read, "stderr")):
-            os.set_blocking(fd, False)
+        self._open_streams[identity] = len(streams.outputs)
+        for fd, stream in streams.outputs:
             self._logs[fd] = (identity, log, stream)
             self._selector.register(fd, selectors.EVENT_READ, lambda fd=fd: self._drain(fd))
         return {"pid": process.inner_pid, "started": process.started}
@@ -289,6 +301,7 @@ class Keeper:
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
             file.write("500")
         children.redirect(streams)
+        env: dict[str, str] = children.control_terminal(request["env"])
         if request["mode"] == "bubblewrap":
             os.set_inheritable(info, True)
             argv = [word.replace("@INFO_FD@", str(info)) for word in request["wrapper"]] + argv
@@ -298,9 +311,7 @@ class Keeper:
         os.umask(0o022)
         # After become(): a change of credentials clears the parent-death signal.
         namespaces.die_with_parent(parent)
-        children.execute_program(argv, request["env"])
-
-    # --- running commands inside ---------------------------------------------------------------------------------
+        children.execute_program(argv, env)
 
     def _execute(self, request: Message, streams: list[int]) -> Message:
         process = self._processes.get(request["of"])
@@ -337,7 +348,9 @@ class Keeper:
             try:
                 os.chdir(request["cwd"] if os.path.isdir(request["cwd"]) else "/")
                 namespaces.become(request["uid"], request["gid"], request.get("groups", []))
-                children.execute_program(argv, children.take_terminal(request["env"]))
+                if os.isatty(0):
+                    os.setsid()
+                children.execute_program(argv, children.control_terminal(request["env"]))
             except OSError as error:
                 os.write(failed, (error.strerror or str(error)).encode())
             os._exit(126)
@@ -347,7 +360,14 @@ class Keeper:
         _, status = os.waitpid(child, 0)
         os._exit(children.exit_code(status))
 
-    # --- ending --------------------------------------------------------------------------------------------------
+    def _attach(self, request: Message, outputs: list[int]) -> Message:
+        """Gives the container's output to the descriptors from now on, and the kubelet an end of its input."""
+        process = self._processes.get(request["id"])
+        if process is None or process.exit is not None or process.streams is None:
+            return {"error": "container not running", "step": "find"}
+        for fd, (_, stream) in zip(outputs, process.streams.outputs, strict=False):
+            self._copies.add(process.identity, stream, fd)
+        return {"descriptors": [process.input] if process.input >= 0 else []}
 
     def _signal(self, identity: str, number: int) -> Message:
         process = self._processes.get(identity)
@@ -383,6 +403,7 @@ class Keeper:
             for fd in [fd for fd, (identity, _, _) in self._logs.items() if identity == process.identity]:
                 self._drain(fd)
                 self._close_stream(fd)
+            process.close_input()
             process.exit = {"code": children.exit_code(status), "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
                             "finished": time.time_ns()}  # fmt: skip
             self._notify({"event": "exited", "id": process.identity, "of": process.of, **process.exit})
@@ -409,16 +430,20 @@ class Keeper:
     def _drain(self, fd: int) -> None:
         if fd not in self._logs:
             return
-        _, log, stream = self._logs[fd]
+        identity, log, stream = self._logs[fd]
         # Bounded, so that one container that writes without end cannot starve the others.
         for _ in range(16):
             try:
                 data = os.read(fd, _READ)
             except BlockingIOError:
                 return
+            except OSError:
+                # A terminal whose last program has gone reads as an error.
+                data = b""
             if not data:
                 self._close_stream(fd)
                 return
+            self._copies.write(identity, stream, data)
             log.write(stream, data, time.time_ns())
 
     def _close_stream(self, fd: int) -> None:
@@ -428,6 +453,7 @@ class Keeper:
         identity, log, stream = entry
         self._selector.unregister(fd)
         os.close(fd)
+        self._copies.end(identity, stream)
         log.flush(stream, time.time_ns())
         self._open_streams[identity] -= 1
         if self._open_streams[identity] == 0:

@@ -87,6 +87,7 @@ def launch(
     start = Launch(
         identity=identity, argv=prepared.argv, env=prepared.env, cwd=prepared.cwd, log=place.log, mode=prepared.mode,
         plan=prepared.plan, wrapper=prepared.wrapper, hostname=view.hostname, uid=uid, gid=gid,
+        stdin=bool(container.get("stdin")), tty=bool(container.get("tty")),
     )  # fmt: skip
     return start, values.skipped
 

@@ -10,13 +10,14 @@ import platform
 from collections.abc import Callable
 from datetime import datetime
 
-import modelyard
 from modelyard.kube import builtin
 from modelyard.kube.client import Client
 from modelyard.kube.errors import AlreadyExists, ApiError, NotFound, Unreachable
 from modelyard.kube.kinds import Object
+from modelyard.local.images.recipe import machine_system
 from modelyard.local.kubelet.facts import Node
 from modelyard.local.kubelet.status import timestamp
+from modelyard.version import version
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +26,16 @@ _LEASE_EVERY = 10.0
 _STATUS_EVERY = 300.0
 VERSION = "v1.37.1"
 """The Kubernetes release whose behaviour this kubelet follows."""
+
+_AGGREGATED = "rbac.authorization.k8s.io/aggregate-to-"
+_METRICS_READER: Object = {
+    "metadata": {
+        "name": "system:aggregated-metrics-reader",
+        "labels": {f"{_AGGREGATED}{role}": "true" for role in ("admin", "edit", "view")},
+    },
+    "rules": [{"apiGroups": ["metrics.k8s.io"], "resources": ["pods", "nodes"], "verbs": ["get", "list", "watch"]}],
+}
+"""Whoever may look at the pods of a namespace may see what they use."""
 
 
 def machine_resources(pods: int = 250) -> dict[str, str]:
@@ -69,6 +80,7 @@ class NodeKeeper:
             await self._client.patch(builtin.Node, "", self._node.name, {"metadata": obj["metadata"]})
         await self.write_status()
         await self._take_lease()
+        await self._client.apply(builtin.ClusterRole, _METRICS_READER, field_manager="kubelet", force=True)
 
     async def write_status(self, *, ready: bool = True) -> None:
         now = timestamp(self._clock())
@@ -104,7 +116,7 @@ class NodeKeeper:
             "daemonEndpoints": {"kubeletEndpoint": {"Port": self._port}},
             "nodeInfo": {
                 "machineID": "", "systemUUID": "", "bootID": _boot_id(), "kernelVersion": platform.release(),
-                "osImage": _os_image(), "containerRuntimeVersion": f"modelyard://{modelyard_version()}",
+                "osImage": machine_system(), "containerRuntimeVersion": f"modelyard://{version()}",
                 "kubeletVersion": VERSION, "kubeProxyVersion": "", "operatingSystem": "linux",
                 "architecture": {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine),
             },
@@ -155,17 +167,7 @@ class NodeKeeper:
                 await self.write_status(ready=False)
 
 
-def modelyard_version() -> str:
-    return modelyard.__version__
-
-
 def _boot_id() -> str:
     with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
         return file.read().strip()
     return ""
-
-
-def _os_image() -> str:
-    with contextlib.suppress(OSError):
-        return platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
-    return "Linux"

@@ -80,6 +80,14 @@ class Puller:
         self._failed: dict[str, tuple[datetime, str]] = {}
 
     async def ensure(self, pod: Object, container: Object) -> Built:
+        """The container's image, got if it is not there. An Event says so where something else runs than the image names."""
+        built = await self._ensure(pod, container)
+        instead = built.recipe.substitution(container["image"])
+        if instead:
+            self._tell(pod, "Normal", "ImageSubstituted", instead, container=container["name"])
+        return built
+
+    async def _ensure(self, pod: Object, container: Object) -> Built:
         image, name = container["image"], container["name"]
         policy = container.get("imagePullPolicy") or ("Always" if tag(image) == "latest" else "IfNotPresent")
         found = self._images.find(image)

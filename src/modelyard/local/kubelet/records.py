@@ -41,7 +41,7 @@ def save(path: Path, facts: PodFacts) -> None:
 
 
 def load(path: Path) -> PodFacts | None:
-    """None if there is nothing, or nothing that can be read (the pod then starts anew)."""
+    """None if there is nothing, or nothing that can be read (the pod then starts from the beginning)."""
     try:
         data = json.loads(path.read_text())
         facts = PodFacts(

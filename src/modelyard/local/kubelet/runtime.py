@@ -42,6 +42,9 @@ class Launch:
     uid: int = 0
     gid: int = 0
     groups: Sequence[int] = ()
+    stdin: bool = False
+    """Whether the program reads what attached clients write; without, its input is empty."""
+    tty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ class Runtime:
         self._replies: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._sending = asyncio.Lock()
         self._execs: dict[str, asyncio.Future[int]] = {}
+        self._received: list[int] = []
         self._sock: socket.socket | None = None
         self._reader: asyncio.Task[None] | None = None
         self._child: subprocess.Popen[bytes] | None = None
@@ -124,16 +128,16 @@ class Runtime:
             )
 
     async def _read(self, sock: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
         buffer = bytearray()
         while True:
             try:
-                data = await loop.sock_recv(sock, 65536)
+                data, descriptors = await _receive(sock)
             except OSError:
-                data = b""
+                data, descriptors = b"", []
             if not data:
                 break
             buffer += data
+            self._received += descriptors
             for message in keeper.unpack(buffer):
                 self._receive(message)
         gone = NotRunning("the keeper of the containers is gone")
@@ -162,9 +166,14 @@ class Runtime:
             else:
                 self.on_exit(message["id"], exit)
             return
+        count = message.get("fds", 0)
+        descriptors, self._received = self._received[:count], self._received[count:]
         reply = self._replies.pop(message.get("seq", 0), None)
         if reply is not None and not reply.done():
-            reply.set_result(message)
+            reply.set_result({**message, "descriptors": descriptors})
+            return
+        for descriptor in descriptors:
+            os.close(descriptor)
 
     async def _request(self, message: dict[str, Any], fds: Sequence[int] = ()) -> dict[str, Any]:
         if self._sock is None:
@@ -194,6 +203,8 @@ class Runtime:
                 "uid": launch.uid,
                 "gid": launch.gid,
                 "groups": list(launch.groups),
+                "stdin": launch.stdin,
+                "tty": launch.tty,
             }
         )
         if "error" in reply:
@@ -233,6 +244,19 @@ class Runtime:
         done.add_done_callback(lambda _: None)
         return done
 
+    async def attach(self, container: str, stdout: int, stderr: int) -> int | None:
+        """From now on a container's output also goes to these descriptors; gives one for its input if it has any."""
+        reply = await self._request({"op": "attach", "id": container, "fds": 2}, (stdout, stderr))
+        if "error" in reply:
+            raise NotRunning(reply["error"])
+        descriptors: list[int] = reply["descriptors"]
+        return descriptors[0] if descriptors else None
+
+    async def close_input(self, container: str) -> None:
+        """The container's program reads the end of its input (a terminal has none)."""
+        with contextlib.suppress(NotRunning):
+            await self._request({"op": "close_input", "id": container})
+
     async def abandon(self, done: asyncio.Future[int]) -> None:
         """Kill a command started by `execute`, for instance because its caller's time is up."""
         identity = next((name for name, future in self._execs.items() if future is done), None)
@@ -262,6 +286,24 @@ class Runtime:
             self._child.returncode = 0  # it lives on by design; the warning about a running child is not for us
 
 
+async def _receive(sock: socket.socket) -> tuple[bytes, list[int]]:
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(sock, 65536, 16)
+        except BlockingIOError:
+            ready = asyncio.Event()
+            loop.add_reader(sock, ready.set)
+            try:
+                await ready.wait()
+            finally:
+                loop.remove_reader(sock)
+        else:
+            for descriptor in descriptors:
+                os.set_inheritable(descriptor, False)
+            return data, descriptors
+
+
 async def _send(sock: socket.socket, data: bytes, fds: Sequence[int]) -> None:
     loop = asyncio.get_running_loop()
     while fds:
@@ -287,21 +329,31 @@ def _process(item: dict[str, Any]) -> Process:
 
 def kill_strays(directory: str) -> list[int]:
     """Kill what an earlier keeper of this directory left, which can only be if both were killed in the same instant."""
-    mark = f"{keeper.MARKER}={scope(directory)}/".encode()
     killed = []
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit() or int(entry) == os.getpid():
-            continue
-        try:
-            with open(f"/proc/{entry}/environ", "rb") as file:
-                found = any(item.startswith(mark) for item in file.read().split(b"\0"))
-        except OSError:
-            continue
-        if found:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(int(entry), signal.SIGKILL)
-                killed.append(int(entry))
+    for process in container_processes(directory):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process, signal.SIGKILL)
+            killed.append(process)
     return killed
+
+
+def container_processes(directory: str) -> list[int]:
+    """The processes of all containers of this directory, also those that a container started with another environment."""
+    mark = f"{keeper.MARKER}={scope(directory)}/".encode()
+    parents: dict[int, int] = {}
+    found: set[int] = set()
+    for process in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
+        if process == os.getpid():
+            continue
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            with open(f"/proc/{process}/stat") as file:
+                parents[process] = int(file.read().rpartition(")")[2].split()[1])
+            with open(f"/proc/{process}/environ", "rb") as file:
+                if any(item.startswith(mark) for item in file.read().split(b"\0")):
+                    found.add(process)
+    while more := {process for process, parent in parents.items() if parent in found and process not in found}:
+        found |= more
+    return sorted(found)
 
 
 def scope(directory: str) -> str:

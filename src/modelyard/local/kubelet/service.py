@@ -23,7 +23,8 @@ from modelyard.local.images import Builder, Registry
 from modelyard.local.images.build import cache_directory
 from modelyard.local.kubelet import logs, probes
 from modelyard.local.kubelet.backoff import BackOff
-from modelyard.local.kubelet.endpoint import BadQuestion, Endpoint
+from modelyard.local.kubelet.container import ContainerWorker
+from modelyard.local.kubelet.endpoint import Attached, BadQuestion, KubeletServer
 from modelyard.local.kubelet.events import Recorder
 from modelyard.local.kubelet.facts import Node, container_named, containers
 from modelyard.local.kubelet.launch import Machine
@@ -35,6 +36,7 @@ from modelyard.local.kubelet.runtime import Exit, NotRunning, Process, Runtime, 
 from modelyard.local.kubelet.sandbox import Isolation, Sandbox, detect
 from modelyard.local.kubelet.tokens import Tokens
 from modelyard.local.kubelet.tools import Tools
+from modelyard.local.kubelet.usage import Meter, Usage
 from modelyard.local.kubelet.volumes import VolumeContext, sources
 from modelyard.local.kubelet.worker import PodState, PodWorker, Surroundings
 from modelyard.local.network.addresses import PodAddresses
@@ -42,7 +44,9 @@ from modelyard.local.network.bind import bind_shim
 from modelyard.local.network.forwarder import Forwarder
 from modelyard.local.network.hosts import hosts_text, pod_names, service_names, write_hosts
 from modelyard.local.network.listening import held_by, open_listeners
-from modelyard.runtime.cache import CacheSet, Entry, Selection
+from modelyard.runtime.caching.caches import CacheSet
+from modelyard.runtime.caching.entry import Entry
+from modelyard.runtime.caching.watching import Selection
 
 log = logging.getLogger(__name__)
 
@@ -106,9 +110,8 @@ class Kubelet:
         self._around: Surroundings | None = None
         self._session: aiohttp.ClientSession | None = None
         self._scope = scope(str(settings.directory))
-        self.endpoint = Endpoint(self, settings.directory)
-
-    # --- start and stop ------------------------------------------------------------------------------------------
+        self.endpoint = KubeletServer(self, settings.directory)
+        self._meter = Meter(self._container_pids)
 
     async def start(self) -> None:
         settings = self._settings
@@ -221,16 +224,12 @@ class Kubelet:
         finally:
             await self.stop()
 
-    # --- the view of the cluster (facts.Objects) -----------------------------------------------------------------
-
     def find(self, kind: Kind, namespace: str, name: str) -> Object | None:
         entry = self.caches.get(kind, Key(namespace, name))
         return entry.object if entry else None
 
     def list(self, kind: Kind, namespace: str = "") -> Iterable[Object]:
         return [entry.object for entry in self.caches.list(kind, namespace or None)]
-
-    # --- pods ----------------------------------------------------------------------------------------------------
 
     def _pod_handler(self, old: Entry | None, new: Entry | None) -> None:
         if new is None:
@@ -336,8 +335,6 @@ class Kubelet:
             return False
         return True
 
-    # --- what pods depend on -------------------------------------------------------------------------------------
-
     def _source_handler(self, kind: Kind) -> Callable[[Entry | None, Entry | None], None]:
         def changed(old: Entry | None, new: Entry | None) -> None:
             entry = new or old
@@ -434,8 +431,6 @@ class Kubelet:
                     )
                     worker.condemn("ListensBeyondLoopback", message)
 
-    # --- logs and exec (endpoint.Answers) ------------------------------------------------------------------------
-
     def _pod_named(self, namespace: str, name: str) -> PodWorker:
         for worker in self.workers.values():
             meta = worker.pod["metadata"]
@@ -473,16 +468,50 @@ class Kubelet:
     async def execute(
         self, namespace: str, pod: str, container: str, command: Sequence[str], stdin: int, stdout: int, stderr: int
     ) -> asyncio.Future[int]:
+        item = self._running(namespace, pod, container)
+        try:
+            return await self.runtime.execute(item.identity, command, stdin, stdout, stderr)
+        except NotRunning as error:
+            raise BadQuestion(f'container not found ("{container}"): {error}', 404) from error
+
+    def _running(self, namespace: str, pod: str, container: str) -> ContainerWorker:
         worker = self._pod_named(namespace, pod)
         if container_named(worker.pod, container) is None:
             raise BadQuestion(f"container {container} is not valid for pod {pod}")
         item = worker.workers[container]
         if not item.alive:
             raise BadQuestion(f'container not found ("{container}")', 404)
+        return item
+
+    async def attach(self, namespace: str, pod: str, container: str, stdout: int, stderr: int) -> Attached:
+        item = self._running(namespace, pod, container)
+        identity, once = item.identity, bool(item.container.get("stdinOnce"))
+
+        async def close_input() -> None:
+            if once:
+                await self.runtime.close_input(identity)
+
         try:
-            return await self.runtime.execute(item.identity, command, stdin, stdout, stderr)
+            return Attached(await self.runtime.attach(identity, stdout, stderr), close_input)
         except NotRunning as error:
             raise BadQuestion(f'container not found ("{container}"): {error}', 404) from error
+
+    def address_of(self, namespace: str, pod: str) -> str:
+        worker = self._pod_named(namespace, pod)
+        if not worker.facts.pod_ip or worker.state is not PodState.RUNNING:
+            raise BadQuestion(f'pod "{pod}" is not running', 404)
+        return worker.facts.pod_ip
+
+    async def usage(self) -> Usage:
+        return await self._meter.usage()
+
+    def _container_pids(self) -> dict[tuple[str, str, str], int]:
+        return {
+            (worker.pod["metadata"]["namespace"], worker.pod["metadata"]["name"], name): item.pid
+            for worker in builtins.list(self.workers.values())
+            for name, item in builtins.list(worker.workers.items())
+            if item.pid
+        }
 
 
 def _not_started(container: str, pod: str, reason: str) -> str:

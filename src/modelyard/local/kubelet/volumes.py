@@ -18,6 +18,8 @@ from modelyard.local.kubelet.payload import File
 from modelyard.local.kubelet.tokens import Token, TokenError, Tokens
 
 DEFAULT_MODE = 0o644
+NODE_VOLUMES = "/modelyard/volumes"
+"""Where the volumes of a laptop cluster seem to be on its node, wherever its folder is."""
 _REFERENCES = {
     "configMapRef": "ConfigMap", "configMapKeyRef": "ConfigMap", "secretRef": "Secret", "secretKeyRef": "Secret",
 }  # fmt: skip
@@ -182,9 +184,12 @@ class Volumes:
         if volume is None:
             raise _Reason(f'persistentvolume "{volume_name}" not found')
         spec = volume["spec"]
+        # A claim names its volume by itself; only the volume says whose data it holds.
+        if (spec.get("claimRef") or {}).get("uid") != claim["metadata"]["uid"]:
+            raise _Reason(f'persistentvolume "{volume_name}" does not belong to persistentvolumeclaim "{name}"')
         text = (spec.get("local") or spec.get("hostPath") or {}).get("path")
         root = self._context.persistent_root.resolve()
-        path = Path(text).resolve() if text else None
+        path = _on_this_machine(text, volume, root).resolve() if text else None
         if path is None or not path.is_relative_to(root):
             raise _Reason(f'persistentvolume "{volume_name}" is not a directory below {root}')
         self._make(path)
@@ -205,6 +210,15 @@ class Volumes:
 
 class _Reason(Exception):
     pass
+
+
+def _on_this_machine(text: str, volume: Object, root: Path) -> Path:
+    """Where a volume is. Those that we make say it without the folder of the cluster, which may be moved."""
+    path = Path(text)
+    if path.is_relative_to(NODE_VOLUMES):
+        return root / path.relative_to(NODE_VOLUMES)
+    # An earlier version wrote the whole path, as it was when the volume was made.
+    return root / path.name if path.name == (volume["spec"].get("claimRef") or {}).get("uid") else path
 
 
 def _mode(source: Object) -> int:

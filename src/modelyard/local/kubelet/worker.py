@@ -95,8 +95,6 @@ class PodWorker:
             facts.records.setdefault(container["name"], ContainerRecord(container["name"]))
         return facts
 
-    # --- from outside --------------------------------------------------------------------------------------------
-
     def update(self, pod: Object) -> None:
         """The pod's object changed."""
         before = self.grace()
@@ -149,8 +147,6 @@ class PodWorker:
 
     def wake(self) -> None:
         self._wake.set()
-
-    # --- the machine ---------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
         self._meet_processes()
@@ -318,8 +314,6 @@ class PodWorker:
         self._around.addresses.take_back(self.uid)
         self._around.tools.puller.forget(self.uid)
         self._around.volumes.tokens.forget(self.uid)
-
-    # --- helpers -------------------------------------------------------------------------------------------------
 
     def _meet_processes(self) -> None:
         """After a restart: which of the containers that ran still do?"""

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import json
-import logging
 import os
 import random
 import secrets
@@ -15,33 +13,31 @@ import ssl
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 import aiohttp
 from aiohttp import web
 
-from modelyard.kube import builtin
 from modelyard.kube.client import Client
-from modelyard.kube.errors import ApiError, Unreachable
-from modelyard.kube.kinds import Key, Kind, Object
-from modelyard.local.network import routes
-from modelyard.local.network.forwarder import targets
-from modelyard.local.network.login import COOKIE, Logins, same_site, without_session
-from modelyard.local.network.reverse_proxy import forward, upstream_session
+from modelyard.kube.kinds import Kind
+from modelyard.local.network import pages
+from modelyard.local.network.disconnects import quiet_disconnects
+from modelyard.local.network.doors import Access, Doors, NoAccess, entry_path
+from modelyard.local.network.login import sets_session, without_session
+from modelyard.local.network.origins import HOME, Origins, host_name, is_local, service_label
+from modelyard.local.network.pages import OWN
+from modelyard.local.network.published import Published, Settled
 from modelyard.local.network.routes import Backend, Route, Table
-from modelyard.runtime.cache import CacheSet, Entry, Selection
+from modelyard.local.network.serving import Serving
+from modelyard.programs.reverse_proxy import forward, upstream_session
+from modelyard.runtime.caching.caches import CacheSet
 
-log = logging.getLogger(__name__)
-
-OWN = "/_modelyard"
-CONTROLLER = "modelyard.dev/gateway"
 _FILE = "gateway.json"
 _HOLD = 5.0
-_READERS: dict[Kind, Callable[[Object], list[Route]]] = {
-    builtin.Ingress: routes.from_ingress,
-    builtin.HTTPRoute: routes.from_http_route,
-    builtin.Route: routes.from_openshift,
-}
+_LOOK_AGAIN = 5
+_NOT_FROM_BACKENDS = frozenset(("strict-transport-security", "alt-svc", "public-key-pins"))
+"""Headers that a browser keeps for the whole host, and for other programs on it."""
+_NOT_ON_LOCALHOST = frozenset(("service-worker-allowed", "clear-site-data"))
+"""Headers that reach beyond the path of a service, where several share an origin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,34 +64,37 @@ class Control:
 
 
 class Gateway:
-    """`kinds` are the route kinds that the API serves; they may be started and stopped as CRDs come and go."""
+    """`access` makes the token that a logged-in browser's requests carry to a service; `entry` says where a person begins there;
+    `options` is what a command line needs to mean this cluster."""
 
     def __init__(
-        self, client: Client, caches: CacheSet, directory: Path, tls: ssl.SSLContext, *, port: int = 0
+        self,
+        client: Client,
+        caches: CacheSet,
+        directory: Path,
+        tls: ssl.SSLContext,
+        access: Access,
+        *,
+        port: int = 0,
+        options: str = "",
+        entry: Callable[[Published], str] = entry_path,
     ) -> None:
-        self._client = client
-        self._caches = caches
         self._directory = directory
         self._tls = tls
+        self._access = access
         self._port = port
-        self._secret = secrets.token_urlsafe(32)
-        self._table = Table([])
-        self._stale = True
-        self._kinds: set[Kind] = set()
-        self._logins: Logins | None = None
+        self._options = options
+        self._entry = entry
+        self._serving = Serving(client, caches)
+        self._doors: Doors | None = None
         self._session: aiohttp.ClientSession | None = None
         self._runner: web.AppRunner | None = None
-        self._told: dict[tuple[str, str], str] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
         self.url = ""
 
     async def start(self) -> str:
         """Open the socket on localhost; returns the URL."""
-        self._logins = Logins()
         self._session = upstream_session()
-        for kind in (builtin.Service, builtin.EndpointSlice):
-            self._caches.cache(Selection(kind)).start()
-        app = web.Application(client_max_size=0)
+        app = web.Application(client_max_size=0, middlewares=[quiet_disconnects])
         app.router.add_route("*", "/{path:.*}", self._handle)
         self._runner = web.AppRunner(
             app, access_log=None, auto_decompress=False, shutdown_timeout=1, max_line_size=65536, max_field_size=65536
@@ -110,193 +109,191 @@ class Gateway:
             raise OSError(
                 error.errno, f"the gateway cannot listen on localhost:{self._port}: {error.strerror}"
             ) from None
-        await web.SockSite(self._runner, sock, ssl_context=self._tls).start()
         self._port = sock.getsockname()[1]
         self.url = f"https://localhost:{self._port}"
-        Control(self.url, self._secret).write(self._directory)
+        secret = secrets.token_urlsafe(32)
+        self._doors = Doors(
+            self._serving, Origins(self._port), self._access, secret, options=self._options, entry=self._entry
+        )
+        self._serving.start(self._port)
+        await web.SockSite(self._runner, sock, ssl_context=self._tls).start()
+        Control(self.url, secret).write(self._directory)
         return self.url
 
     def serve(self, kinds: Iterable[Kind]) -> None:
-        """Follow these route kinds (those that the API has)."""
-        for kind in set(kinds) & set(_READERS) - self._kinds:
-            self._kinds.add(kind)
-            cache = self._caches.cache(Selection(kind))
-            cache.subscribe(self._changed(kind))
-            cache.start()
-
-    def _changed(self, kind: Kind) -> Callable[[Entry | None, Entry | None], None]:
-        def changed(old: Entry | None, new: Entry | None) -> None:
-            self._stale = True
-            if new is not None:
-                task = asyncio.create_task(self._report(kind, new))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-
-        return changed
-
-    async def _report(self, kind: Kind, entry: Entry) -> None:
-        """Say in the object's status that it is served, once a generation."""
-        key = (kind.kind, entry.uid)
-        mark = f"{entry.generation}"
-        if self._told.get(key) == mark:
-            return
-        self._told[key] = mark
-        status = served_status(kind, entry.object, self._port)
-        if status is None:
-            return
-        with contextlib.suppress(ApiError, Unreachable):
-            await self._client.patch(
-                kind, entry.key.namespace, entry.key.name, {"status": status}, subresource="status"
-            )
-
-    def table(self) -> Table:
-        if self._stale:
-            self._stale = False
-            found = []
-            for kind in self._kinds:
-                for entry in self._caches.list(kind):
-                    found += _READERS[kind](entry.object)
-            self._table = Table(found)
-        return self._table
-
-    def login_link(self, token: str, path: str = "/") -> str:
-        """A URL that opens `path` in a browser, logged in with this bearer token. It works once."""
-        assert self._logins is not None
-        return f"{self.url}{OWN}/login?code={self._logins.issue(token)}&next={quote(path)}"
-
-    # --- requests --------------------------------------------------------------------------------------------------
-
-    async def _handle(self, request: web.Request) -> web.StreamResponse:
-        if request.path.startswith(f"{OWN}/"):
-            return await self._own(request)
-        route = self.table().find(request.host, request.method, request.path, request.headers, request.query)
-        if route is None:
-            return web.Response(status=404, text=self._index(request))
-        if route.rewrite.redirect is not None:
-            return redirect(request, route)
-        changes, refusal = self._authorise(request)
-        if refusal is not None:
-            return refusal
-        where = await self._backend(route)
-        if where is None:
-            return web.Response(status=503, text=f"no ready endpoint behind {route.source}\n")
-        path = route.target_path(request.rel_url.raw_path)
-        query = f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else ""
-        changes |= dict(route.rewrite.set_headers)
-        changes |= dict.fromkeys(route.rewrite.remove_headers)
-        if route.rewrite.host:
-            changes["Host"] = route.rewrite.host
-        assert self._session is not None
-        return await forward(
-            request, self._session, f"{where}{path}{query}", changes, dict(route.rewrite.response_headers)
-        )
-
-    def _authorise(self, request: web.Request) -> tuple[dict[str, str | None], web.Response | None]:
-        """What to change in the headers: our cookie goes, the token it stands for comes."""
-        changes: dict[str, str | None] = {}
-        header = request.headers.get("Cookie")
-        session = request.cookies.get(COOKIE)
-        if header is None or session is None:
-            return changes, None
-        changes["Cookie"] = without_session(header)
-        if "Authorization" in request.headers:
-            return changes, None
-        assert self._logins is not None
-        token = self._logins.token(session)
-        if token is None:
-            return changes, None
-        origin = request.headers.get("Origin")
-        unsafe = (
-            request.method not in ("GET", "HEAD", "OPTIONS")
-            or request.headers.get("Upgrade", "").lower() == "websocket"
-        )
-        if unsafe and origin is not None and not same_site(origin, request.host):
-            return changes, web.Response(status=403, text=f"a page of {origin} may not use your login here\n")
-        changes["Authorization"] = f"Bearer {token}"
-        return changes, None
-
-    async def _backend(self, route: Route) -> str | None:
-        """The base URL of a ready endpoint; waits a moment for one."""
-        chosen = _weighted(route.backends)
-        if chosen is None:
-            return None
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + _HOLD
-        while True:
-            found = self._find(chosen)
-            if found is not None:
-                return found
-            if loop.time() >= deadline:
-                return None
-            await asyncio.sleep(0.1)
-
-    def _find(self, backend: Backend) -> str | None:
-        entry = self._caches.get(builtin.Service, Key(backend.namespace, backend.service))
-        if entry is None:
-            return None
-        port = routes.service_port(entry.object, backend.port)
-        if port is None:
-            return None
-        labels = f"kubernetes.io/service-name={backend.service}"
-        slices = [item.object for item in self._caches.list(builtin.EndpointSlice, backend.namespace, labels)]
-        found = targets(slices).get((backend.namespace, backend.service, port.get("name") or ""))
-        if not found:
-            return None
-        address, number = random.choice(found)
-        https = routes.speaks_https(port) if backend.https is None else backend.https
-        return f"{'https' if https else 'http'}://{address}:{number}"
-
-    def _index(self, request: web.Request) -> str:
-        paths = sorted({f"  {self.url}{route.path}   ({route.source})" for route in self.table().routes})
-        known = "\n".join(paths) or "  (no Ingress, HTTPRoute or Route exists)"
-        return f"nothing is served at {request.path}; there is:\n{known}\n"
-
-    # --- our own pages ---------------------------------------------------------------------------------------------
-
-    async def _own(self, request: web.Request) -> web.StreamResponse:
-        assert self._logins is not None
-        match request.path.removeprefix(OWN):
-            case "/login":
-                session = self._logins.redeem(request.query.get("code", ""))
-                if session is None:
-                    return web.Response(
-                        status=403, text="this link was used already or is too old; `modelyard url` prints a new one\n"
-                    )
-                wanted = request.query.get("next", "/")
-                # Only a path of this gateway: `//host` would lead elsewhere.
-                safe = wanted if wanted.startswith("/") and not wanted.startswith("//") and "\\" not in wanted else "/"
-                response = web.Response(status=303, headers={"Location": safe, "Cache-Control": "no-store"})
-                response.set_cookie(COOKIE, session, httponly=True, secure=True, samesite="Lax", path="/")
-                return response
-            case "/logout":
-                self._logins.end(request.cookies.get(COOKIE, ""))
-                response = web.Response(text="logged out\n")
-                response.del_cookie(COOKIE, path="/")
-                return response
-            case "/links" if request.method == "POST":
-                given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-                if not hmac.compare_digest(given.encode(), self._secret.encode()):
-                    return web.Response(status=401, text="Unauthorized\n")
-                try:
-                    asked = await request.json()
-                    link = self.login_link(str(asked["token"]), str(asked.get("next") or "/"))
-                except (ValueError, KeyError, TypeError):
-                    return web.Response(status=400, text='send {"token": "...", "next": "/path"}\n')
-                return web.json_response({"url": link})
-            case "/healthz":
-                return web.Response(text="ok\n")
-        return web.Response(status=404, text="404\n")
+        """Follow these kinds (those that the API has). They may come one by one, as they are defined."""
+        self._serving.serve(kinds)
 
     async def close(self) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
         if self._session is not None:
             await self._session.close()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._serving.stop()
         with contextlib.suppress(FileNotFoundError):
             (self._directory / _FILE).unlink()
+
+    @property
+    def doors(self) -> Doors:
+        assert self._doors is not None, "the gateway was not started"
+        return self._doors
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        name = host_name(request.host)
+        label = service_label(name)
+        found = self._serving.at_label(label) if label else None
+        if label and found is None:
+            return pages.answer(
+                request, 404, "There is no such service", "It may have been deleted.", code=self._home()
+            )
+        if request.path.startswith(f"{OWN}/"):
+            return await self.doors.answer(request, found[0] if found else None)
+        if name == HOME:
+            return self.doors.start_page(request)
+        if found:
+            return await self._at_service(request, *found)
+        return await self._at_localhost(request, name)
+
+    def _home(self) -> str:
+        return f"modelyard url{self._options}"
+
+    async def _at_localhost(self, request: web.Request, name: str) -> web.StreamResponse:
+        """For programs, and for pages that need no login."""
+        table = self._serving.table
+        if not is_local(name) and not any(route.host and _names(route.host, name) for route in table.routes):
+            # A name that somebody else leads to this machine: a page of theirs must not become one of ours.
+            return pages.answer(request, 421, "This host is not served here", f"Use {self.url} instead.")
+        route = _find(table, request)
+        looks = _looks(request)
+        if route is None:
+            if request.path == "/" and looks:
+                return _go_to(f"{Origins(self._port).home}/")
+            return self._nothing(request)
+        settled = self._serving.of_source(route.source)
+        assert settled is not None
+        if looks and settled.published.from_controller:
+            origin = Origins(self._port).of(settled.published.label)
+            return _go_to(origin + request.rel_url.raw_path_qs)
+        return await self._pass_on(request, route, settled, {})
+
+    async def _at_service(self, request: web.Request, settled: Settled, table: Table) -> web.StreamResponse:
+        """The service's own origin: here its login counts."""
+        route = _find(table, request)
+        if route is None:
+            if request.path == "/" and _looks(request):
+                return _go_to(settled.published.path)
+            return self._nothing(request)
+        try:
+            login = await self.doors.token(request, settled.published)
+        except NoAccess as problem:
+            return pages.answer(request, 503, "The login does not work just now", str(problem), wait=_LOOK_AGAIN)
+        if isinstance(login, web.Response):
+            return login
+        if login is None and settled.published.from_controller and _looks(request):
+            return self.doors.login_needed(request, settled.published)
+        changes: dict[str, str | None] = {}
+        if login is not None and "Authorization" not in request.headers:
+            changes["Authorization"] = f"Bearer {login}"
+        origins = Origins(self._port)
+        own, public = origins.of(settled.published.label), self._public(route)
+        # The service has one address, whichever origin a browser uses: its own checks of hosts and origins hold.
+        changes["Host"] = public.partition("://")[2]
+        if request.headers.get("Origin") == own:
+            changes["Origin"] = public
+        if (referrer := request.headers.get("Referer", "")).startswith(f"{own}/"):
+            changes["Referer"] = public + referrer.removeprefix(own)
+        return await self._pass_on(request, route, settled, changes, (public, own))
+
+    def _public(self, route: Route) -> str:
+        return f"https://{route.host}" if route.host and not route.host.startswith("*") else self.url
+
+    def _nothing(self, request: web.Request) -> web.Response:
+        return pages.answer(
+            request, 404, "Nothing is served here", "The start page shows what there is.", code=self._home()
+        )
+
+    async def _pass_on(
+        self,
+        request: web.Request,
+        route: Route,
+        settled: Settled,
+        changes: dict[str, str | None],
+        moved: tuple[str, str] | None = None,
+    ) -> web.StreamResponse:
+        """`moved`: the service's address, and the origin under which this browser knows it."""
+        if route.rewrite.redirect is not None:
+            return redirect(request, route)
+        chosen = _weighted(route.backends)
+        if chosen is not None and not chosen.permitted:
+            said = f"{route.source} leads to namespace {chosen.namespace}, which has no ReferenceGrant for it."
+            return pages.answer(request, 500, "This backend is not permitted", said)
+        where = await self._endpoint(chosen) if chosen is not None else None
+        if where is None:
+            said = self._serving.problem(settled) or "It has no ready endpoint."
+            return pages.answer(request, 503, f"{settled.published.name} is not ready", said, wait=_LOOK_AGAIN)
+        if header := request.headers.get("Cookie"):
+            changes["Cookie"] = without_session(header)
+        path = route.target_path(request.rel_url.raw_path)
+        query = f"?{request.rel_url.raw_query_string}" if request.rel_url.raw_query_string else ""
+        changes |= dict(route.rewrite.set_headers)
+        changes |= dict.fromkeys(route.rewrite.remove_headers)
+        if route.rewrite.host:
+            changes["Host"] = route.rewrite.host
+        dropped = _NOT_FROM_BACKENDS if moved else _NOT_FROM_BACKENDS | _NOT_ON_LOCALHOST
+
+        def screen(name: str, value: str) -> str | None:
+            name = name.lower()
+            if name in dropped or (name == "set-cookie" and sets_session(value)):
+                return None
+            if moved and name == "location" and value.startswith((moved[0] + "/", moved[0] + "?")):
+                return moved[1] + value.removeprefix(moved[0])
+            return value
+
+        def instead(status: int) -> web.Response | None:
+            stranger = status == 401 and _looks(request) and not changes.get("Authorization")
+            return self.doors.login_needed(request, settled.published) if stranger else None
+
+        assert self._session is not None
+        return await forward(
+            request,
+            self._session,
+            f"{where}{path}{query}",
+            changes,
+            dict(route.rewrite.response_headers),
+            edge=True,
+            screen=screen,
+            instead=instead,
+        )
+
+    async def _endpoint(self, backend: Backend) -> str | None:
+        """A ready endpoint; waits a moment for one."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _HOLD
+        while (found := self._serving.endpoint(backend)) is None and loop.time() < deadline:
+            await asyncio.sleep(0.1)
+        return found
+
+
+def _go_to(place: str) -> web.Response:
+    return web.Response(status=302, headers={"Location": place, "Cache-Control": "no-store"})
+
+
+def _looks(request: web.Request) -> bool:
+    """Whether a person opens a page."""
+    return (
+        request.method in ("GET", "HEAD")
+        and pages.wants_html(request)
+        and request.headers.get("Sec-Fetch-Dest", "document") == "document"
+        and "Authorization" not in request.headers
+    )
+
+
+def _find(table: Table, request: web.Request) -> Route | None:
+    return table.find(request.host, request.method, request.path, request.headers, request.query)
+
+
+def _names(wanted: str, name: str) -> bool:
+    return wanted == name or (wanted.startswith("*.") and name.endswith(wanted[1:]))
 
 
 def _weighted(backends: tuple[Backend, ...]) -> Backend | None:
@@ -317,26 +314,3 @@ def redirect(request: web.Request, route: Route) -> web.Response:
         host = f"{host.partition(':')[0]}:{asked['port']}"
     location = f"{asked.get('scheme') or 'https'}://{host}{path}"
     return web.Response(status=int(asked.get("statusCode") or 302), headers={"Location": location})
-
-
-def served_status(kind: Kind, obj: Object, port: int) -> Object | None:
-    """The status that says: this is served. None if nothing needs to be said."""
-    spec, meta = obj.get("spec") or {}, obj["metadata"]
-    if kind == builtin.Ingress:
-        ports = [{"port": port, "protocol": "TCP"}]
-        return {"loadBalancer": {"ingress": [{"hostname": "localhost", "ports": ports}]}}
-    now = meta.get("creationTimestamp")
-    if kind == builtin.HTTPRoute:
-        conditions = [
-            {"type": name, "status": "True", "reason": reason, "message": "", "lastTransitionTime": now,
-             "observedGeneration": meta.get("generation") or 0}
-            for name, reason in (("Accepted", "Accepted"), ("ResolvedRefs", "ResolvedRefs"))
-        ]  # fmt: skip
-        parents = [
-            {"parentRef": parent, "controllerName": CONTROLLER, "conditions": conditions}
-            for parent in spec.get("parentRefs") or []
-        ]
-        return {"parents": parents} if parents else None
-    conditions = [{"type": "Admitted", "status": "True", "lastTransitionTime": now}]
-    host = spec.get("host") or "localhost"
-    return {"ingress": [{"host": host, "routerName": "default", "wildcardPolicy": "None", "conditions": conditions}]}

@@ -27,6 +27,8 @@ class Backend:
     weight: int = 1
     https: bool | None = None
     """None: as the Service's port says."""
+    permitted: bool = True
+    """Whether the route may lead there: a Service of another namespace needs a ReferenceGrant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,20 @@ class Route:
             joined = self.rewrite.prefix.rstrip("/") + ("/" + rest.lstrip("/") if rest.strip("/") or rest else "")
             return joined or "/"
         return path
+
+
+def invalid_expressions(route: Route) -> list[str]:
+    """What is wrong with the regular expressions of a route. One with such an expression cannot be matched."""
+    paths = [("path", route.path)] if route.kind is PathKind.REGEX else []
+    headers = [(f"header {name}", value) for name, (regex, value) in route.headers.items() if regex]
+    query = [(f"query parameter {name}", value) for name, (regex, value) in route.query.items() if regex]
+    found = []
+    for where, expression in (*paths, *headers, *query):
+        try:
+            re.compile(expression)
+        except (re.error, OverflowError, RecursionError) as error:
+            found.append(f"{where} {expression} is not a valid regular expression ({error}): correct it")
+    return found
 
 
 class Table:

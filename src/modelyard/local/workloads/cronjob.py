@@ -7,11 +7,11 @@ from datetime import datetime, timedelta
 from modelyard.kube.builtin import CronJob, Job
 from modelyard.kube.conditions import is_true
 from modelyard.kube.kinds import Key, Kind, Object
+from modelyard.kube.schedules import Schedule, parse_schedule
 from modelyard.kube.times import format_time, parse_time
-from modelyard.local.workloads.schedules import Schedule, parse_schedule
-from modelyard.runtime.controller import Controller, Owns
-from modelyard.runtime.desired import Desired, EventNote, Live
-from modelyard.runtime.world import World
+from modelyard.runtime.declaring.controller import Controller, Owns
+from modelyard.runtime.declaring.desired import Desired, EventNote, Live
+from modelyard.runtime.declaring.world import World
 
 SCHEDULED = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 _TOO_MANY = 100

@@ -11,9 +11,9 @@ from modelyard.kube.intstr import scaled
 from modelyard.kube.kinds import Key, Object
 from modelyard.kube.times import format_time, parse_time
 from modelyard.local.workloads.pods import template_hash
-from modelyard.runtime.controller import Controller, Owns
-from modelyard.runtime.desired import Child, Desired, Edit, EventNote
-from modelyard.runtime.world import World
+from modelyard.runtime.declaring.controller import Controller, Owns
+from modelyard.runtime.declaring.desired import Child, Desired, Edit, EventNote
+from modelyard.runtime.declaring.world import World
 
 REVISION = "deployment.kubernetes.io/revision"
 DESIRED = "deployment.kubernetes.io/desired-replicas"

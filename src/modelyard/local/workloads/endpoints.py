@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from modelyard.kube.builtin import Endpoints, EndpointSlice, Pod, Service
 from modelyard.kube.kinds import Key, Object
 from modelyard.local.workloads import pods as podlib
-from modelyard.runtime.controller import Controller, Owns, Reader, Watch
-from modelyard.runtime.desired import Child, Desired
-from modelyard.runtime.world import World
+from modelyard.runtime.declaring.controller import Controller, Owns, Reader, Watch
+from modelyard.runtime.declaring.desired import Child, Desired
+from modelyard.runtime.declaring.world import World
 
 MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 SERVICE_NAME = "kubernetes.io/service-name"

@@ -15,9 +15,9 @@ from modelyard.kube.conditions import condition, find_condition, is_true, set_co
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.times import format_time, parse_time
 from modelyard.local.workloads import pods as podlib
-from modelyard.runtime.controller import Controller, Owns
-from modelyard.runtime.desired import Child, Desired, Edit, EventNote
-from modelyard.runtime.world import World
+from modelyard.runtime.declaring.controller import Controller, Owns
+from modelyard.runtime.declaring.desired import Child, Desired, Edit, EventNote
+from modelyard.runtime.declaring.world import World
 
 TRACKING = "batch.kubernetes.io/job-tracking"
 BACKOFF = 10.0
@@ -76,13 +76,13 @@ class Counts:
 
     def advance(self, tally: Tally) -> None:
         """Counts pods that lost the finalizer (or are gone), and writes down those that still have it."""
-        held = {p["metadata"]["uid"] for p in [*tally.succeeded, *tally.failed] if _tracked(p)}
+        held = {p["metadata"]["uid"] for p in [*tally.succeeded, *tally.failed] if is_tracked(p)}
         self.succeeded += sum(uid not in held for uid in self.waiting_succeeded)
         self.failed += sum(uid not in held for uid in self.waiting_failed)
         self.waiting_succeeded = [uid for uid in self.waiting_succeeded if uid in held]
         self.waiting_failed = [uid for uid in self.waiting_failed if uid in held]
         for pods, waiting in ((tally.succeeded, self.waiting_succeeded), (tally.failed, self.waiting_failed)):
-            waiting += [p["metadata"]["uid"] for p in pods if _tracked(p) and p["metadata"]["uid"] not in waiting]
+            waiting += [p["metadata"]["uid"] for p in pods if is_tracked(p) and p["metadata"]["uid"] not in waiting]
 
     @property
     def all_succeeded(self) -> int:
@@ -117,7 +117,7 @@ def reconcile(job: Object, world: World) -> Desired:
     created = [_new_pod(job, world) for _ in range(max(missing, 0))] if wait <= 0 else []
     surplus = sorted(tally.active, key=podlib.deletion_rank)[: max(len(tally.active) - wanted, 0)]
     events = [EventNote("SuccessfulCreate", f"Created pod: {pod['metadata']['name']}") for pod in created]
-    removed = [pod for pod in surplus if not _tracked(pod)]
+    removed = [pod for pod in surplus if not is_tracked(pod)]
     events += _deleted(removed)
     resumed = is_true(status.get("conditions"), "Suspended")
     if resumed:
@@ -127,7 +127,7 @@ def reconcile(job: Object, world: World) -> Desired:
     waits += [max((deadline - world.now).total_seconds(), 0.1)] if deadline else []
     return Desired(
         children=[*_kept(job, [p for p in pods if p not in surplus], recorded), *(Child(pod) for pod in created)],
-        edits=_let_go(surplus),
+        edits=let_go(surplus),
         delete=[_key(pod) for pod in removed],
         prune=False,
         events=events,
@@ -137,7 +137,7 @@ def reconcile(job: Object, world: World) -> Desired:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class JobEnd:
     """How a Job ends."""
 
     success: bool
@@ -145,31 +145,31 @@ class Verdict:
     message: str
 
 
-def _verdict(job: Object, tally: Tally, counts: Counts, world: World) -> Verdict | None:
+def _verdict(job: Object, tally: Tally, counts: Counts, world: World) -> JobEnd | None:
     spec = job["spec"]
     target = find_condition((job.get("status") or {}).get("conditions"), "FailureTarget")
     if target is not None and target["status"] == "True":
-        return Verdict(False, target["reason"], target["message"])
+        return JobEnd(False, target["reason"], target["message"])
     if counts.all_failed > int(spec.get("backoffLimit", 6)):
-        return Verdict(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        return JobEnd(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     if (
         _restarts(tally) > int(spec.get("backoffLimit", 6))
         and spec["template"]["spec"].get("restartPolicy") == "OnFailure"
     ):
-        return Verdict(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        return JobEnd(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     deadline = _deadline(job, world)
     if deadline is not None and deadline <= world.now and not spec.get("suspend"):
-        return Verdict(False, "DeadlineExceeded", "Job was active longer than specified deadline")
+        return JobEnd(False, "DeadlineExceeded", "Job was active longer than specified deadline")
     completions = spec.get("completions")
     if completions is None:
         if counts.all_succeeded > 0 and not tally.active and not tally.terminating:
-            return Verdict(True, "CompletionsReached", "Reached expected number of succeeded pods")
+            return JobEnd(True, "CompletionsReached", "Reached expected number of succeeded pods")
     elif counts.all_succeeded >= int(completions):
-        return Verdict(True, "CompletionsReached", "Reached expected number of succeeded pods")
+        return JobEnd(True, "CompletionsReached", "Reached expected number of succeeded pods")
     return None
 
 
-def _ending(job: Object, verdict: Verdict, tally: Tally, counts: Counts, kept: list[Child], world: World) -> Desired:
+def _ending(job: Object, verdict: JobEnd, tally: Tally, counts: Counts, kept: list[Child], world: World) -> Desired:
     """First the pods go and all are counted; then the Job says that it is over."""
     now = format_time(world.now)
     status = _status(job, tally, counts, world)
@@ -218,13 +218,13 @@ def _suspended(job: Object, tally: Tally, counts: Counts, kept: list[Child], wor
     events = []
     if not is_true(status.get("conditions"), "Suspended"):
         events.append(EventNote("Suspended", "Job suspended"))
-    removed = [pod for pod in tally.active if not _tracked(pod)]
+    removed = [pod for pod in tally.active if not is_tracked(pod)]
     events += _deleted(removed)
     notice = condition("Suspended", True, "JobSuspended", "Job suspended")
     status["conditions"] = _with(status.get("conditions") or [], notice, format_time(world.now))
     return Desired(
         children=kept,
-        edits=_let_go(tally.active),
+        edits=let_go(tally.active),
         delete=[_key(pod) for pod in removed],
         prune=False,
         status=status,
@@ -269,7 +269,7 @@ def _is_over(status: Object) -> bool:
     return is_true(status.get("conditions"), "Complete") or is_true(status.get("conditions"), "Failed")
 
 
-def _tracked(pod: Object) -> bool:
+def is_tracked(pod: Object) -> bool:
     return TRACKING in (pod["metadata"].get("finalizers") or [])
 
 
@@ -293,7 +293,7 @@ def _kept(job: Object, pods: Sequence[Object], recorded: set[str]) -> list[Child
     return [
         Child(_pod(job, pod["metadata"]["name"], tracked=not _settled(pod, recorded)), until_gone=True)
         for pod in pods
-        if _tracked(pod)
+        if is_tracked(pod)
     ]
 
 
@@ -301,12 +301,12 @@ def _settled(pod: Object, recorded: set[str]) -> bool:
     return podlib.is_finished(pod) and pod["metadata"]["uid"] in recorded
 
 
-def _let_go(pods: Sequence[Object]) -> list[Edit]:
-    """Pods that the Job takes back itself lose the finalizer; the next pass deletes them, and their end is no failure."""
+def let_go(pods: Sequence[Object]) -> list[Edit]:
+    """Pods that the Job takes back itself lose the finalizer; the next pass deletes them, and their end is not a failure."""
     return [
         Edit(*_key(pod), pod["metadata"]["resourceVersion"], {"metadata": {"finalizers": _others(pod)}})
         for pod in pods
-        if _tracked(pod)
+        if is_tracked(pod)
     ]
 
 

@@ -7,9 +7,9 @@ from modelyard.kube.conditions import set_condition
 from modelyard.kube.kinds import Key, Object
 from modelyard.kube.times import format_time
 from modelyard.local.workloads import pods as podlib
-from modelyard.runtime.controller import Controller, Owns
-from modelyard.runtime.desired import Desired, EventNote
-from modelyard.runtime.world import World
+from modelyard.runtime.declaring.controller import Controller, Owns
+from modelyard.runtime.declaring.desired import Desired, EventNote
+from modelyard.runtime.declaring.world import World
 
 BURST = 500
 

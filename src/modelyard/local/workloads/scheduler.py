@@ -11,13 +11,15 @@ from modelyard.kube.quantities import Quantity, parse
 from modelyard.kube.selectors import Operator, Requirement
 from modelyard.kube.times import format_time
 from modelyard.local.workloads import pods as podlib
-from modelyard.runtime.controller import Controller, Permission, Reader, Watch
-from modelyard.runtime.desired import Desired, EventNote, Hold
-from modelyard.runtime.world import World
+from modelyard.runtime.declaring.controller import Controller, Permission, Reader, Watch
+from modelyard.runtime.declaring.desired import Desired, EventNote, Hold
+from modelyard.runtime.declaring.world import World
 
 Bind = Callable[[str, str, str], Awaitable[None]]
 """`(namespace, pod, node)`: asks the API for the binding."""
 RETRY = 60.0
+_SHARED = "cpu"
+"""The resource that only a single pod can ask too much of."""
 _OPERATORS = {
     "In": Operator.IN, "NotIn": Operator.NOT_IN, "Exists": Operator.EXISTS, "DoesNotExist": Operator.DOES_NOT_EXIST,
     "Gt": Operator.GREATER_THAN, "Lt": Operator.LESS_THAN,
@@ -154,7 +156,9 @@ def _no_room(pod: Object, node: Object, world: World) -> list[str]:
     if "pods" in allocatable and len(others) >= parse(allocatable["pods"]).value:
         lacking.append("Too many pods")
     for resource, wanted in requests_of(pod).items():
-        used = sum((requests_of(p).get(resource, Quantity(0)) for p in others), Quantity(0))
+        # Pods share the processors of a laptop, and most wait most of the time: together they may ask for more than there is.
+        sharing = () if resource == _SHARED else others
+        used = sum((requests_of(p).get(resource, Quantity(0)) for p in sharing), Quantity(0))
         if wanted and (resource not in allocatable or used + wanted > parse(allocatable[resource])):
             lacking.append(f"Insufficient {resource}")
     return lacking

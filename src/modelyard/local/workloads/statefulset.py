@@ -9,9 +9,9 @@ import msgspec
 from modelyard.kube.builtin import ControllerRevision, PersistentVolumeClaim, Pod, StatefulSet
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.local.workloads import pods as podlib
-from modelyard.runtime.controller import Controller, Owns, Watch
-from modelyard.runtime.desired import Child, Desired, EventNote, Policy
-from modelyard.runtime.world import World
+from modelyard.runtime.declaring.controller import Controller, Owns, Watch
+from modelyard.runtime.declaring.desired import Child, Desired, EventNote, Policy
+from modelyard.runtime.declaring.world import World
 
 REVISION_LABEL = "controller-revision-hash"
 POD_NAME_LABEL = "statefulset.kubernetes.io/pod-name"

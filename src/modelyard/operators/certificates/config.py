@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from modelyard.kube import names
-from modelyard.operators.parts.settings import Environ, SettingError
+from modelyard.runtime.declaring.settings import Form, SettingError, read_settings, setting, words
 
 DEFAULT_NAMESPACE = "modelyard"
 
@@ -25,39 +25,58 @@ class Issuer(Enum):
 
 
 @dataclass(frozen=True)
+class IssuerReference:
+    """One of cert-manager's issuers."""
+
+    name: str = ""
+    kind: str = "ClusterIssuer"
+
+
+def _reference(text: str) -> IssuerReference:
+    kind, _, name = text.rpartition("/")
+    if kind not in ("", "Issuer", "ClusterIssuer"):
+        raise ValueError(text)
+    return IssuerReference(name, kind or "ClusterIssuer")
+
+
+def _namespaces(text: str) -> tuple[str, ...]:
+    found = words(text)
+    if any(names.dns_label(each) for each in found):
+        raise ValueError(text)
+    return found
+
+
+@dataclass(frozen=True)
 class CertificateSettings:
     """The settings of the issuer."""
 
-    namespace: str = DEFAULT_NAMESPACE
-    """Where the Secret of our own CA is."""
-    issuer: Issuer = Issuer.AUTO
-    issuer_kind: str = "ClusterIssuer"
-    issuer_name: str = ""
-    """Of cert-manager."""
-    namespaces: tuple[str, ...] = ()
+    namespace: str = setting("POD_NAMESPACE", DEFAULT_NAMESPACE, "Where the Secret of our own CA is kept")
+    issuer: Issuer = setting(
+        "SERVING_CERTIFICATES",
+        Issuer.AUTO,
+        "Who issues: own, cert-manager, openshift or none; auto is openshift where that is, else own",
+    )
+    reference: IssuerReference = setting(
+        "SERVING_CERTIFICATES_ISSUER",
+        IssuerReference(),
+        "With cert-manager: its issuer, as Issuer/NAME or ClusterIssuer/NAME",
+        form=Form(_reference, "write it as Issuer/NAME or ClusterIssuer/NAME", lambda reference: reference.name),
+    )
+    namespaces: tuple[str, ...] = setting(
+        "SERVING_CERTIFICATES_NAMESPACES",
+        (),
+        "More namespaces, comma-separated, where any Service may ask for a certificate and any ConfigMap for the CA",
+        form=Form(_namespaces, "name namespaces with commas between, such as team-a,team-b", ",".join),
+    )
     """Served like those of the operators."""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> CertificateSettings:
-        env = Environ(environ)
-        issuer = env.choice("SERVING_CERTIFICATES", Issuer, Issuer.AUTO)
-        reference = env.text("SERVING_CERTIFICATES_ISSUER")
-        kind, _, name = reference.rpartition("/")
-        if issuer is Issuer.CERT_MANAGER and not name:
+        read = read_settings(cls, environ)
+        if read.issuer is Issuer.CERT_MANAGER and not read.reference.name:
             raise SettingError(
-                "SERVING_CERTIFICATES_ISSUER", reference, "name cert-manager's issuer, such as ClusterIssuer/my-issuer"
+                "SERVING_CERTIFICATES_ISSUER",
+                environ.get("SERVING_CERTIFICATES_ISSUER", ""),
+                "name cert-manager's issuer, such as ClusterIssuer/my-issuer",
             )
-        if kind not in ("", "Issuer", "ClusterIssuer"):
-            raise SettingError(
-                "SERVING_CERTIFICATES_ISSUER", reference, "write it as Issuer/NAME or ClusterIssuer/NAME"
-            )
-        namespace = env.text("POD_NAMESPACE", DEFAULT_NAMESPACE)
-        more = env.words("SERVING_CERTIFICATES_NAMESPACES")
-        for each in more:
-            if names.dns_label(each):
-                raise SettingError(
-                    "SERVING_CERTIFICATES_NAMESPACES",
-                    each,
-                    "name namespaces with commas between, such as team-a,team-b",
-                )
-        return cls(namespace, issuer, kind or "ClusterIssuer", name, more)
+        return read

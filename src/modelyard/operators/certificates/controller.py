@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterable, Set
 
 from modelyard.kube import builtin
@@ -18,18 +16,18 @@ from modelyard.kube.objects import (
     namespace_of,
     resource_version_of,
 )
+from modelyard.kube.openshift import MARKS, SERVING_CERTIFICATE, is_openshift
+from modelyard.kube.secrets import encoded, value_of
 from modelyard.operators.certificates.config import CertificateSettings, Issuer
 from modelyard.operators.certificates.reach import Reach
 from modelyard.operators.parts import build
-from modelyard.runtime.certificates import is_good, issue, renewed_ca, service_names
-from modelyard.runtime.controller import Controller, Fixed, MapFn, Owns, Reader, Watch
-from modelyard.runtime.desired import Desired, Edit, EventNote, Hold
-from modelyard.runtime.ownership import OWNER_KIND
-from modelyard.runtime.pairs import Pair
-from modelyard.runtime.world import World
+from modelyard.runtime.acting.ownership import OWNER_KIND
+from modelyard.runtime.declaring.controller import Controller, Fixed, MapFn, Owns, Reader, Watch
+from modelyard.runtime.declaring.desired import Desired, Edit, EventNote, Hold
+from modelyard.runtime.declaring.world import World
+from modelyard.runtime.tls.certificates import is_good, issue, renewed_ca, service_names
+from modelyard.runtime.tls.pairs import Pair
 
-ANNOTATION = "service.beta.openshift.io/serving-cert-secret-name"
-"""Names the Secret that the Service wants: OpenShift's own annotation, so that it works the same there."""
 CERTIFICATE_NAME = "cert-manager.io/certificate-name"
 """Cert-manager's own annotation on the Secrets that it writes."""
 CA_SECRET = "modelyard-serving-ca"
@@ -45,7 +43,7 @@ def ca_controller(settings: CertificateSettings) -> Controller:
         "serving-ca",
         Fixed((key,)),
         owns=[Owns(builtin.Secret, namespace=settings.namespace, labels=CA)],
-        watches=[Watch(builtin.ConsoleLink, optional=True, to=lambda link, reader: [key])],
+        asks=MARKS,
     )
 
     @controller.reconcile
@@ -53,17 +51,17 @@ def ca_controller(settings: CertificateSettings) -> Controller:
         if issuer_of(settings, world) is not Issuer.OWN:
             return Desired(prune=False)  # It may be wanted again, and is harmless.
         known = world.get(builtin.Secret, settings.namespace, CA_SECRET)
-        pair, bundle = renewed_ca(_pair(known), decoded(known, "ca.crt"), world.now)
-        data = {"tls.crt": _text(pair.certificate), "tls.key": _text(pair.key), "ca.crt": _text(bundle)}
+        pair, bundle = renewed_ca(_pair(known), value_of(known, "ca.crt"), world.now)
+        data = {"tls.crt": encoded(pair.certificate), "tls.key": encoded(pair.key), "ca.crt": encoded(bundle)}
         secret = build.obj(builtin.Secret, CA_SECRET, settings.namespace, CA, type="kubernetes.io/tls", data=data)
         return Desired([secret], requeue_after=RECHECK)
 
     return controller
 
 
-def certificate_controller(settings: CertificateSettings, groups: Set[str], reach: Reach = Reach()) -> Controller:
-    """Issues for Services whose controller is a custom resource of one of these API groups, and in the platform's own
-    namespaces for those that people made; what another controller made is its own matter."""
+def certificate_controller(settings: CertificateSettings, makers: Set[str], reach: Reach = Reach()) -> Controller:
+    """Issues for Services of these makers (`makers_of`), and in the platform's own namespaces for those that people made; what
+    another controller made is its own matter."""
     controller = Controller(
         "serving-certificates",
         builtin.Service,
@@ -73,14 +71,14 @@ def certificate_controller(settings: CertificateSettings, groups: Set[str], reac
             *(Owns(builtin.Certificate, optional=True, namespace=place) for place in reach.places),
         ],
         watches=[
-            Watch(builtin.Secret, to=_users(groups, reach), namespace=settings.namespace, labels=CA),
-            Watch(builtin.ConsoleLink, optional=True),
+            Watch(builtin.Secret, to=_users(makers, reach), namespace=settings.namespace, labels=CA),
         ],
+        asks=MARKS,
     )
 
     @controller.reconcile
     def reconcile(service: Object, world: World) -> Desired | Hold:
-        secret = wanted_secret(service, groups, reach.namespaces)
+        secret = wanted_secret(service, makers, reach.namespaces)
         issuer = issuer_of(settings, world)
         if not secret or issuer in (Issuer.OPENSHIFT, Issuer.NONE):
             return Desired()
@@ -89,14 +87,14 @@ def certificate_controller(settings: CertificateSettings, groups: Set[str], reac
                 return _without_cert_manager(secret)
             return Desired([_certificate(service, secret, settings)])
         ca = world.get(builtin.Secret, settings.namespace, CA_SECRET)
-        pair, bundle = _pair(ca), decoded(ca, "ca.crt")
+        pair, bundle = _pair(ca), value_of(ca, "ca.crt")
         if pair is None:
             return without_ca(settings)
         live = world.get(builtin.Secret, namespace_of(service), secret)
         if live is not None and annotations_of(live).get(CERTIFICATE_NAME) == secret:
             return _after_cert_manager(live, world)
         if live is not None and all(key_of(own) != key_of(live) for own in world.owned(builtin.Secret)):
-            return Desired()  # Someone put a certificate there; it is his to renew.
+            return Desired()  # Someone put a certificate there; it is theirs to renew.
         return Desired([_issued(service, secret, live, pair, bundle, world)], requeue_after=RECHECK)
 
     return controller
@@ -127,18 +125,18 @@ def issuer_of(settings: CertificateSettings, world: World) -> Issuer:
     """The one issuer: the one that was chosen, else what the platform has."""
     if settings.issuer is not Issuer.AUTO:
         return settings.issuer
-    return Issuer.OPENSHIFT if world.serves(builtin.ConsoleLink) else Issuer.OWN
+    return Issuer.OPENSHIFT if is_openshift(world) else Issuer.OWN
 
 
-def wanted_secret(service: Object, groups: Set[str], namespaces: Set[str] = frozenset()) -> str:
+def wanted_secret(service: Object, makers: Set[str], namespaces: Set[str] = frozenset()) -> str:
     """The Secret that a Service asks for, if it is ours or someone's own in one of these namespaces; else empty."""
     owner, maker = controller_of(service), labels_of(service).get(OWNER_KIND)
     if owner is None and maker is None:
         served = namespace_of(service) in namespaces
     else:
         # Some of ours have no custom resource above them.
-        served = maker in groups or (owner is not None and group_of(str(owner.get("apiVersion") or "")) in groups)
-    return annotations_of(service).get(ANNOTATION, "") if served else ""
+        served = maker in makers or (owner is not None and group_of(str(owner.get("apiVersion") or "")) in makers)
+    return annotations_of(service).get(SERVING_CERTIFICATE, "") if served else ""
 
 
 def names_of(service: Object) -> list[str]:
@@ -151,40 +149,28 @@ def _issued(service: Object, secret: str, live: Object | None, ca: Pair, bundle:
     pair = _pair(live)
     if pair is None or not is_good(pair.certificate, names, bundle, world.now):
         pair = issue(ca, names, world.now)
-    data = {"tls.crt": _text(pair.certificate), "tls.key": _text(pair.key), "ca.crt": _text(bundle)}
+    data = {"tls.crt": encoded(pair.certificate), "tls.key": encoded(pair.key), "ca.crt": encoded(bundle)}
     return build.obj(builtin.Secret, secret, namespace_of(service), ISSUED, type="kubernetes.io/tls", data=data)
 
 
 def _certificate(service: Object, secret: str, settings: CertificateSettings) -> Object:
-    reference = {"group": builtin.Certificate.group, "kind": settings.issuer_kind, "name": settings.issuer_name}
+    reference = {"group": builtin.Certificate.group, "kind": settings.reference.kind, "name": settings.reference.name}
     # With this label we see the Secret, and know later that it was made for us.
     template = {"labels": ISSUED}
     spec = {"secretName": secret, "dnsNames": names_of(service), "issuerRef": reference, "secretTemplate": template}
     return build.obj(builtin.Certificate, secret, namespace_of(service), spec=spec)
 
 
-def _users(groups: Set[str], reach: Reach) -> MapFn:
+def _users(makers: Set[str], reach: Reach) -> MapFn:
     """The CA wakes all Services that ask for a certificate."""
 
     def users(secret: Object, reader: Reader) -> Iterable[Key]:
         services = [service for place in reach.places for service in reader.list(builtin.Service, place)]
-        return [key_of(service) for service in services if wanted_secret(service, groups, reach.namespaces)]
+        return [key_of(service) for service in services if wanted_secret(service, makers, reach.namespaces)]
 
     return users
 
 
 def _pair(secret: Object | None) -> Pair | None:
-    certificate, key = decoded(secret, "tls.crt"), decoded(secret, "tls.key")
+    certificate, key = value_of(secret, "tls.crt"), value_of(secret, "tls.key")
     return Pair(certificate, key) if certificate and key else None
-
-
-def decoded(secret: Object | None, name: str) -> bytes:
-    """A value of a Secret; empty where it is missing or unreadable."""
-    try:
-        return base64.b64decode(((secret or {}).get("data") or {}).get(name) or "", validate=True)
-    except binascii.Error:
-        return b""
-
-
-def _text(value: bytes) -> str:
-    return base64.b64encode(value).decode()

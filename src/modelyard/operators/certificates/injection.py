@@ -7,15 +7,15 @@ from collections.abc import Iterable, Set
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Key, Object
 from modelyard.kube.objects import annotations_of, key_of, name_of, namespace_of
+from modelyard.kube.openshift import INJECT_CA, MARKS
+from modelyard.kube.secrets import value_of
 from modelyard.operators.certificates.config import CertificateSettings, Issuer
-from modelyard.operators.certificates.controller import CA, CA_SECRET, decoded, issuer_of, without_ca
+from modelyard.operators.certificates.controller import CA, CA_SECRET, issuer_of, without_ca
 from modelyard.operators.parts import build
-from modelyard.runtime.controller import Controller, MapFn, Owns, Reader, Watch
-from modelyard.runtime.desired import Child, Desired, Hold, Ownership
-from modelyard.runtime.world import World
+from modelyard.runtime.declaring.controller import Controller, MapFn, Owns, Reader, Watch
+from modelyard.runtime.declaring.desired import Child, Desired, Hold, Ownership
+from modelyard.runtime.declaring.world import World
 
-INJECT = "service.beta.openshift.io/inject-cabundle"
-"""`"true"` asks for the CA that signs serving certificates."""
 KEY = "service-ca.crt"
 """Where OpenShift puts it, and we."""
 
@@ -30,8 +30,8 @@ def injection_controller(settings: CertificateSettings, namespaces: Set[str]) ->
         owns=[Owns(builtin.ConfigMap, namespace=place, verbs=("get", "list", "watch", "patch")) for place in places],
         watches=[
             Watch(builtin.Secret, to=_users(places), namespace=settings.namespace, labels=CA),
-            Watch(builtin.ConsoleLink, optional=True),
         ],
+        asks=MARKS,
     )
 
     @controller.reconcile
@@ -40,7 +40,7 @@ def injection_controller(settings: CertificateSettings, namespaces: Set[str]) ->
         if not asks(asking) or issuer_of(settings, world) is not Issuer.OWN:
             return Desired()
         # While the CA is being replaced, this is the new one and the old.
-        bundle = decoded(world.get(builtin.Secret, settings.namespace, CA_SECRET), "ca.crt")
+        bundle = value_of(world.get(builtin.Secret, settings.namespace, CA_SECRET), "ca.crt")
         if not bundle:
             return without_ca(settings)
         share = build.obj(builtin.ConfigMap, name_of(asking), namespace_of(asking), data={KEY: bundle.decode()})
@@ -50,7 +50,7 @@ def injection_controller(settings: CertificateSettings, namespaces: Set[str]) ->
 
 
 def asks(config_map: Object) -> bool:
-    return annotations_of(config_map).get(INJECT) == "true"
+    return annotations_of(config_map).get(INJECT_CA) == "true"
 
 
 def _users(places: Iterable[str]) -> MapFn:

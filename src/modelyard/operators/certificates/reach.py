@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from modelyard.kube import builtin
-from modelyard.runtime.controller import Controller
-from modelyard.runtime.operator import Operator
+from modelyard.runtime.declaring.controller import Controller, Owns
+from modelyard.runtime.declaring.operator import Operator
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,18 @@ class Reach:
         return (None,) if self.everywhere else sorted(self.namespaces)
 
 
-def reach_of(operators: Iterable[Operator], groups: Set[str], more: Iterable[str] = ()) -> Reach:
-    """Where those of the operators' controllers work that are issued for; `more` are namespaces that an admin adds."""
-    served = [c for operator in operators for c in operator.controllers if _name(c) in groups]
-    owned = [owns for controller in served for owns in controller.owns if owns.kind == builtin.Service]
+def reach_of(operators: Iterable[Operator], more: Iterable[str] = ()) -> Reach:
+    """Where the operators declare Services that may ask for certificates; `more` are namespaces that an admin adds."""
+    owned = [owns for operator in operators for controller in operator.controllers for owns in _asking(controller)]
     named = frozenset(owns.namespace for owns in owned if owns.namespace)
     return Reach(named | frozenset(more), everywhere=any(not owns.namespace for owns in owned))
 
 
-def _name(controller: Controller) -> str:
-    return controller.kind.group if controller.kind is not None else controller.name
+def makers_of(operators: Iterable[Operator]) -> frozenset[str]:
+    """Whose Services may ask: the API groups of the resources that own them, or the controller's name where there is no resource."""
+    asking = [c for operator in operators for c in operator.controllers if _asking(c)]
+    return frozenset(c.kind.group if c.kind is not None else c.name for c in asking)
+
+
+def _asking(controller: Controller) -> list[Owns]:
+    return [owns for owns in controller.owns if owns.kind == builtin.Service and owns.serving_certificates]

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from modelyard.kube.crd import Column, Definition, Model, Resource, Rule, Version, default
-from modelyard.operators.mlflow.rules import ENV_RULES, LABEL_VALUES, POD_LABELS, SCHEDULE, SPEC_RULES
+from modelyard.operators.mlflow.rules import ACCOUNT_RULES, ENV_RULES, LABEL_VALUES, POD_LABELS, SCHEDULE, SPEC_RULES
 from modelyard.operators.parts.types import (
     Affinity,
     Conditions,
@@ -37,7 +37,7 @@ EgressRules: TypeAlias = Annotated[list[NetworkPolicyEgressRule], Meta(max_lengt
 
 
 def _validated(*rules: Rule, **constraints: Any) -> Meta:
-    """CEL rules of a field that is no object of its own."""
+    """CEL rules of a field that is not an object of its own."""
     validations = [{"rule": rule.rule, "message": rule.message} for rule in rules]
     return Meta(extra_json_schema={"x-kubernetes-validations": validations}, **constraints)
 
@@ -94,7 +94,7 @@ class TraceArchival(Model):
 class MLflowSpec(Model):
     """What the admin asks for."""
 
-    rules: ClassVar[Sequence[Rule]] = (*SPEC_RULES, *ENV_RULES)
+    rules: ClassVar[Sequence[Rule]] = (*SPEC_RULES, *ENV_RULES, *ACCOUNT_RULES)
 
     image: Image | None = None
     replicas: Annotated[Int32, Meta(ge=1)] = 1

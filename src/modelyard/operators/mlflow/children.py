@@ -7,22 +7,22 @@ from base64 import b64encode
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Object
 from modelyard.operators.mlflow.api import MLflow
-from modelyard.operators.mlflow.environment import archival
+from modelyard.operators.mlflow.environment import RenderError, archival
 from modelyard.operators.mlflow.facts import (
     ARCHIVAL_ACCOUNT,
     DELETE_STORAGE,
     PORT,
-    SERVING_CERT_ANNOTATION,
     SHARED_NAME,
     Facts,
     labels,
 )
 from modelyard.operators.mlflow.jobs import archival_children, archival_config, gc_children
+from modelyard.operators.mlflow.rules import RESERVED_ACCOUNTS
 from modelyard.operators.mlflow.server import server_deployment
 from modelyard.operators.parts import build, network
 from modelyard.operators.parts.network import DNS_PORTS, http_route, network_policy, path_rule, tcp, to_ports
 from modelyard.operators.parts.storage import kept_claim
-from modelyard.runtime.desired import Child, Ownership
+from modelyard.runtime.declaring.desired import Child, Ownership
 
 MIGRATION_COMPONENT = "mlflow-migration"
 
@@ -75,6 +75,12 @@ def further_children(mlflow: MLflow, facts: Facts) -> list[Child]:
 
 def service_account(mlflow: MLflow, facts: Facts) -> Object:
     names = facts.names(mlflow)
+    if facts.account(mlflow) in RESERVED_ACCOUNTS:
+        # Stored before the rule that refuses it. With one account the scheduled job and the server would share all rights.
+        message = (
+            f"spec.serviceAccountName {facts.account(mlflow)} is the account of a scheduled job; choose another name"
+        )
+        raise RenderError(message)
     return build.service_account(facts.account(mlflow), names.namespace, names.labels, automount=False)
 
 
@@ -103,7 +109,7 @@ def service(mlflow: MLflow, facts: Facts) -> Object:
         names.server,
         names.namespace,
         labels=names.labels,
-        annotations={SERVING_CERT_ANNOTATION: facts.settings.tls_secret},
+        serving_certificate=facts.settings.tls_secret,
         selector={"app": names.server},
         ports=[build.service_port(PORT, name="https", target="https")],
     )

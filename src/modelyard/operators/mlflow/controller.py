@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 import msgspec
 
-from modelyard.kube import builtin
+from modelyard.kube import builtin, openshift
 from modelyard.kube.conditions import condition
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import key_of, labels_of, lookup, name_of, owners_of, spec_of
-from modelyard.operators.mlflow import migration_job, module
+from modelyard.operators.mlflow import migration_job, module, moving
 from modelyard.operators.mlflow.api import MLFLOW, MLFLOW_OPERATOR, MLflow
 from modelyard.operators.mlflow.children import children, claim, further_children, server_children
-from modelyard.operators.mlflow.config import UPSTREAM, Settings
+from modelyard.operators.mlflow.config import Settings
 from modelyard.operators.mlflow.environment import RenderError, archival
 from modelyard.operators.mlflow.facts import (
     ARCHIVAL_ACCOUNT,
@@ -23,21 +24,22 @@ from modelyard.operators.mlflow.facts import (
     SHARED_NAME,
     Facts,
 )
-from modelyard.operators.mlflow.migration import RETRYING, JobAction, Observed, Scale, Step, Verdict, next_step
+from modelyard.operators.mlflow.migration import RETRYING, JobAction, MigrationState, Observed, Scale, Step, next_step
 from modelyard.operators.mlflow.migration_job import is_preflight
 from modelyard.operators.mlflow.observe import (
+    needs,
     observe_facts,
     observe_migration,
     recorded_condition,
-    references,
 )
 from modelyard.operators.mlflow.problems import Problem, spec_problems
-from modelyard.operators.mlflow.status import READY, rollout, running_status, stopped_status
+from modelyard.operators.mlflow.status import READY, running_status, server_rollout, stopped_status
+from modelyard.operators.parts.mappings import everyone, those, users
 from modelyard.operators.parts.network import BackendTLSPolicy
 from modelyard.operators.parts.storage import claim_differences
-from modelyard.runtime.controller import Controller, MapFn, Owns, Permission, Reader, Watch
-from modelyard.runtime.desired import Child, Desired, EventNote, Hold, Live, Policy, Stage
-from modelyard.runtime.world import World
+from modelyard.runtime.declaring.controller import Controller, MapFn, Owns, Permission, Reader, Watch
+from modelyard.runtime.declaring.desired import Child, Desired, EventNote, Hold, Live, Policy, Stage
+from modelyard.runtime.declaring.world import World
 
 NOT_READY_REQUEUE = 10.0
 ERROR_REQUEUE = 30.0
@@ -54,7 +56,7 @@ def mlflow_controller(settings: Settings) -> Controller:
         owns=[
             Owns(builtin.PersistentVolumeClaim, namespace=namespace),
             Owns(builtin.Secret, namespace=namespace),
-            Owns(builtin.Service, namespace=namespace),
+            Owns(builtin.Service, namespace=namespace, serving_certificates=True),
             Owns(builtin.ServiceAccount, namespace=namespace),
             Owns(builtin.HTTPRoute, namespace=namespace, optional=True),
             Owns(builtin.Deployment, namespace=namespace),
@@ -66,18 +68,24 @@ def mlflow_controller(settings: Settings) -> Controller:
             Owns(builtin.NetworkPolicy, namespace=namespace),
             Owns(builtin.ConfigMap, namespace=namespace),
             Owns(BackendTLSPolicy, namespace=namespace, optional=True),
+            *moving.owns_before(settings),
         ],
         watches=[
             Watch(builtin.ClusterRole, to=_owners, labels=component),
             Watch(builtin.Secret, to=_users(settings), namespace=namespace),
             Watch(builtin.ConfigMap, to=_users(settings), namespace=namespace),
             Watch(builtin.Pod, to=_instance, namespace=namespace),
-            Watch(builtin.StorageClass, to=_with_storage),
-            *([Watch(MLFLOW_OPERATOR.kind, to=_everyone, optional=True)] if settings.module else []),
+            # They tell whose pods they are.
+            Watch(builtin.ReplicaSet, to=_instance, namespace=namespace, metadata_only=True),
+            Watch(builtin.StorageClass, to=those(MLFLOW.kind, lambda mlflow: "storage" in spec_of(mlflow))),
+            Watch(builtin.Namespace, to=everyone(MLFLOW.kind), metadata_only=True, predicate=_came_or_went),
+            *moving.watches_before(settings, _instance),
+            *([Watch(MLFLOW_OPERATOR.kind, to=everyone(MLFLOW.kind), optional=True)] if settings.module else []),
         ],
         ready_condition="Available",
         permissions=_GRANTED,
-        predecessor=UPSTREAM,
+        predecessor=settings.predecessor,
+        asks=openshift.MARKS,
     )
 
     @controller.reconcile
@@ -102,7 +110,7 @@ _GRANTED = (
         names=("mlflow", "mlflow-gc"),
     ),
 )
-"""What the roles that we make grant, as the API lets nobody give what he has not; and of all roles, only our own to change."""
+"""What the roles that we make grant, as the API lets nobody grant what they do not have; and of all roles, only our own to change."""
 
 
 def reconcile_mlflow(mlflow: MLflow, world: World, settings: Settings) -> Desired | Hold:
@@ -121,6 +129,8 @@ def reconcile_mlflow(mlflow: MLflow, world: World, settings: Settings) -> Desire
         )
         if not gate.open:
             return _blocked(mlflow, Facts(settings), gate, ready)
+    if (elsewhere := moving.left_behind(mlflow, Facts(settings), world)) is not None:
+        return elsewhere
     facts = observe_facts(mlflow, settings, world)
     if (missing := _missing_ca(mlflow, facts, world)) is not None:
         return _stopped(mlflow, facts, "CABundleConfigMapError", missing, ready)
@@ -161,27 +171,28 @@ def _desired(
     server = (builtin.Deployment, Key(names.namespace, names.server))
     left_alone = step.scale is Scale.LEAVE
     kept: list[tuple[Kind, Key]] = [(builtin.Job, key_of(job)) for job in world.owned(builtin.Job)]
+    kept += moving.kept_before(facts, world)
     if mlflow.spec.storage is None:
         kept.append((builtin.PersistentVolumeClaim, Key(names.namespace, names.claim)))
     live_server = world.get(*_place(server))
-    up = rollout(live_server)
-    if not up.ready or _account_of(live_server) != facts.account(mlflow):
+    up = server_rollout(live_server)
+    if not up.available or _account_of(live_server) != facts.account(mlflow):
         # Pods of before still log in with the account of before.
         kept += [(builtin.ServiceAccount, key_of(account)) for account in world.owned(builtin.ServiceAccount)]
-    finished = step.verdict is Verdict.ROLLOUT and up.ready
-    problems = _problems(mlflow, facts, world, ready=up.ready)
-    impatient = step.verdict is not Verdict.FAILURE and not up.ready
+    finished = step.verdict is MigrationState.ROLLOUT and up.available
+    problems = _problems(mlflow, facts, world, ready=up.available)
+    impatient = step.verdict is not MigrationState.FAILURE and not up.available
 
     def status(resource: MLflow, live: Live) -> Object:
         if left_alone and live_server is not None:
-            live = Live({**live.objects, server: live_server}, live.failures, live.waiting, live.conditions)
+            live = replace(live, objects={**live.objects, server: live_server})
         return running_status(resource, facts, step, live, problems, ready)
 
     return Desired(
         stages=_stages(mlflow, facts, step),
         status=status,
         patch={"metadata": {"annotations": {FORCE_MIGRATE: None}}} if finished and observed.forced else None,
-        events=_events(mlflow, observed, step, problems, up.ready, finished=finished),
+        events=_events(mlflow, observed, step, problems, up.available, finished=finished),
         requeue_after=step.requeue if step.requeue is not None else NOT_READY_REQUEUE if impatient else None,
         keep=kept,
         prune=not left_alone,
@@ -256,7 +267,9 @@ def _problems(mlflow: MLflow, facts: Facts, world: World, *, ready: bool) -> lis
     if not ready and world.get(builtin.Secret, namespace, secret) is None:
         text = f"Secret {secret} with the serving certificate does not exist in namespace {namespace}; pods wait for it"
         problems.append(Problem("ServingCertificateMissing", text))
-    return problems
+    lacking = [one for one in facts.missing if one.lost or (not ready and one.need.name != secret)]
+    # What stops the server goes before what only will not work as its author thinks.
+    return [*(Problem(f"{one.need.kind.kind}Missing", one.message(running=ready)) for one in lacking), *problems]
 
 
 def _events(
@@ -270,7 +283,7 @@ def _events(
     # Of a Job that is only about to be made, the next pass tells.
     news = (recorded.get("reason"), recorded.get("message")) != (step.reason, step.message)
     if news and step.reason and not step.makes_job:
-        bad = step.verdict is Verdict.FAILURE or step.reason == RETRYING
+        bad = step.verdict is MigrationState.FAILURE or step.reason == RETRYING
         notes.append(EventNote(step.reason, step.message, "Warning" if bad else "Normal"))
     if step.warning:
         notes.append(EventNote("MigrationNotStarting", step.warning, "Warning"))
@@ -294,16 +307,12 @@ def _owners(obj: Object, reader: Reader) -> Iterable[Key]:
     ]
 
 
-def _everyone(obj: Object, reader: Reader) -> Iterable[Key]:
-    return [key_of(mlflow) for mlflow in reader.list(MLFLOW.kind)]
-
-
-def _with_storage(obj: Object, reader: Reader) -> Iterable[Key]:
-    return [key_of(mlflow) for mlflow in reader.list(MLFLOW.kind) if "storage" in spec_of(mlflow)]
+def _came_or_went(old: Object | None, new: Object | None) -> bool:
+    return old is None or new is None
 
 
 def _instance(pod: Object, reader: Reader) -> Iterable[Key]:
-    """A pod of a server or of a migration wakes its MLflow."""
+    """A pod of a server or of a migration wakes its MLflow, and so does a ReplicaSet, which carries the labels of its pods."""
     labels = labels_of(pod)
     if instance := labels.get(migration_job.MIGRATION_INSTANCE):
         return [Key("", instance)]
@@ -315,14 +324,7 @@ def _instance(pod: Object, reader: Reader) -> Iterable[Key]:
 
 def _users(settings: Settings) -> MapFn:
     """A Secret or ConfigMap wakes the MLflows that read it; the platform's CA bundle wakes all."""
-
-    def users(obj: Object, reader: Reader) -> Iterable[Key]:
-        found = reader.list(MLFLOW.kind)
-        if name_of(obj) == PLATFORM_CA:
-            return [key_of(mlflow) for mlflow in found]
-        return [key_of(mlflow) for mlflow in found if name_of(obj) in _names_read_by(mlflow, settings)]
-
-    return users
+    return users(MLFLOW.kind, lambda mlflow: _names_read_by(mlflow, settings), all_use=(PLATFORM_CA,))
 
 
 def _names_read_by(data: Object, settings: Settings) -> set[str]:
@@ -331,4 +333,4 @@ def _names_read_by(data: Object, settings: Settings) -> set[str]:
     except msgspec.ValidationError:
         return set()  # Its own pass says what is wrong with it.
     bundle = mlflow.spec.ca_bundle_config_map
-    return {name for _, name, _ in references(mlflow, settings)} | ({bundle.name} if bundle else set())
+    return {need.name for need in needs(mlflow, settings)} | ({bundle.name} if bundle else set())

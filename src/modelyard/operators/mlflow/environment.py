@@ -94,8 +94,8 @@ def archival_environment(mlflow: MLflow, facts: Facts) -> list[Object]:
 def with_user_variables(
     own: Sequence[Object], users: Sequence[Object], trailing: Sequence[Object], *, fixed: Set[str] = frozenset()
 ) -> list[Object]:
-    """`own`, then the author's, then `trailing`, each name once: the author wins, except for names that are not his to set.
-    Of his own duplicates the last counts, as it would in a container."""
+    """`own`, then the author's, then `trailing`, each name once: the author wins, except for names that the author may not set.
+    Of the author's duplicates the last counts, as it would in a container."""
     taken = {variable["name"] for variable in own} & FROM_FIELDS.keys() | PROTECTED | fixed
     last = {variable["name"]: variable for variable in users if variable["name"] not in taken}
     theirs = [variable for variable in users if last.get(variable["name"]) is variable]

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from modelyard.kube.kinds import Object
 from modelyard.operators.mlflow.api import MLflow
 from modelyard.operators.mlflow.config import Settings, Switch, version_of
+from modelyard.operators.mlflow.rules import RESERVED_ACCOUNTS
 from modelyard.operators.parts.ca_bundle import Source
+from modelyard.operators.parts.missing_references import Missing
 
 SHARED_NAME = "mlflow"
 """Name of the ClusterRole and binding that all instances would share."""
 COMPONENT = "mlflow"
 PORT = 8443
 PREFIX = "/mlflow"
-GC_ACCOUNT = "mlflow-gc-sa"
-ARCHIVAL_ACCOUNT = "mlflow-trace-archival-sa"
+GC_ACCOUNT, ARCHIVAL_ACCOUNT = RESERVED_ACCOUNTS
 DEFAULT_ACCOUNT = "mlflow-sa"
 SERVING_CA_DIRECTORY = "/etc/tls/ca"
 PLATFORM_CA = "odh-trusted-ca-bundle"
-SERVING_CERT_ANNOTATION = "service.beta.openshift.io/serving-cert-secret-name"
 FORCE_MIGRATE = "mlflow.opendatahub.io/force-migrate"
 DELETE_STORAGE = "modelyard.dev/delete-storage"
 """Annotation on the MLflow: `true` lets its volume claim go with it, as upstream does."""
-CONFIG_DIGEST = "modelyard.dev/config-digest"
-"""Pod annotation that changes with the Secrets and ConfigMaps that the server reads only at start."""
 
 _API_UNDER_PREFIX = (3, 12, 0)
 
@@ -119,6 +118,10 @@ class Facts:
     """The named ServiceAccount exists and is someone else's: it is used as it is."""
     digest: str = ""
     """Of the Secrets and ConfigMaps that the server reads at start."""
+    read: Mapping[str, str] = field(default_factory=dict)
+    """The annotation that tells the next pass which of them were there."""
+    missing: tuple[Missing, ...] = ()
+    """What is not there of them."""
 
     @property
     def serving_ca_file(self) -> str:

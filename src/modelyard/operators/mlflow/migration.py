@@ -29,10 +29,14 @@ RETRYING = "MigrationRetrying"
 RESTART = "MigrationRestartRequested"
 ROLLOUT = "MigrationRollout"
 PREFLIGHT = "MigrationPreflight"
+INCOMPLETE = "MigrationReferencesMissing"
 IMAGE_MISMATCH = "MigrationImageMismatch"
 DOWNGRADE = "MigrationDowngradeRefused"
 
-_FORCED = {reason: f"Force{reason}" for reason in (RUNNING, SCALING_DOWN, RESTART, ROLLOUT, PREFLIGHT, IMAGE_MISMATCH)}
+_FORCED = {
+    reason: f"Force{reason}"
+    for reason in (RUNNING, SCALING_DOWN, RESTART, ROLLOUT, PREFLIGHT, IMAGE_MISMATCH, INCOMPLETE)
+}
 
 _NEVER_BEGAN = frozenset((DOWNGRADE, IMAGE_MISMATCH, _FORCED[IMAGE_MISMATCH]))
 """Refusals that left everything as it was: once nobody asks any more, there is nothing to finish."""
@@ -79,6 +83,8 @@ class Observed:
     now: datetime
     remaining: int = 0
     """Server pods that still exist."""
+    remaining_pods: tuple[str, ...] = ()
+    """Their names, as far as they are known."""
     asks_for_pods: bool = False
     """The Deployment wants a server."""
     scaled_down: bool = True
@@ -87,6 +93,8 @@ class Observed:
     """An unfinished migration Job of another generation."""
     image_vouched: bool = True
     """The image is known to hold the supported version."""
+    missing: str = ""
+    """Secrets and ConfigMaps that were there before, and without which neither a migration nor a server can start."""
     image_from_spec: bool = False
     """The author chose the image, and not who runs the operator."""
 
@@ -119,7 +127,7 @@ class Scale(Enum):
     LEAVE = "leave"
 
 
-class Verdict(Enum):
+class MigrationState(Enum):
     """What a step says of the migration."""
 
     NONE = "none"
@@ -142,7 +150,7 @@ class JobAction(Enum):
 class Step:
     """What to do now and what to say about it."""
 
-    verdict: Verdict
+    verdict: MigrationState
     scale: Scale
     reason: str = ""
     message: str = ""
@@ -218,10 +226,13 @@ def _retry_at(o: Observed, job: JobSeen) -> datetime:
     return (job.failed_at or o.now) + timedelta(seconds=RETRY_DELAY)
 
 
+def _would_stop_a_server(o: Observed) -> bool:
+    return o.remaining > 0 or o.asks_for_pods
+
+
 def _needs_preflight(o: Observed) -> bool:
     """Would a server be stopped for an image that nobody knows?"""
-    to_be_stopped = o.remaining > 0 or o.asks_for_pods
-    return to_be_stopped and not o.image_vouched and o.preflight.state is not JobState.SUCCEEDED
+    return _would_stop_a_server(o) and not o.image_vouched and o.preflight.state is not JobState.SUCCEEDED
 
 
 # What is done
@@ -238,16 +249,16 @@ def _progress(
     warning: str = "",
 ) -> Step:
     name = _FORCED.get(reason, reason) if o.forced else reason
-    return Step(Verdict.PROGRESS, scale, name, message, action, requeue, warning)
+    return Step(MigrationState.PROGRESS, scale, name, message, action, requeue, warning)
 
 
 def _idle(o: Observed) -> Step:
-    return Step(Verdict.NONE, Scale.FULL)
+    return Step(MigrationState.NONE, Scale.FULL)
 
 
 def _roll_out(o: Observed) -> Step:
     reason = _FORCED[ROLLOUT] if o.forced or o.recorded_reason == _FORCED[ROLLOUT] else ROLLOUT
-    return Step(Verdict.ROLLOUT, Scale.FULL, reason, rollout_message(o))
+    return Step(MigrationState.ROLLOUT, Scale.FULL, reason, rollout_message(o))
 
 
 def rollout_message(o: Observed) -> str:
@@ -260,7 +271,7 @@ def _refuse_downgrade(o: Observed) -> Step:
         f"back; the server is left as it is. Run an operator that supports {o.version}, or restore a backup and add the "
         f"{FORCE_MIGRATE} annotation to the MLflow resource"
     )
-    return Step(Verdict.FAILURE, Scale.LEAVE, DOWNGRADE, message)
+    return Step(MigrationState.FAILURE, Scale.LEAVE, DOWNGRADE, message)
 
 
 def _give_up(o: Observed) -> Step:
@@ -268,11 +279,11 @@ def _give_up(o: Observed) -> Step:
         f"{o.job.failure.removesuffix('.')}. After fixing the issue, add the {FORCE_MIGRATE} annotation to the MLflow "
         "resource to force a rerun."
     )
-    return Step(Verdict.FAILURE, Scale.ZERO, FAILED, message)
+    return Step(MigrationState.FAILURE, Scale.ZERO, FAILED, message)
 
 
 def _stay_failed(o: Observed) -> Step:
-    return Step(Verdict.FAILURE, Scale.ZERO, FAILED, str((o.condition or {}).get("message") or ""))
+    return Step(MigrationState.FAILURE, Scale.ZERO, FAILED, str((o.condition or {}).get("message") or ""))
 
 
 def _retry_message(job: JobSeen, at: datetime) -> str:
@@ -304,6 +315,11 @@ def _restart(o: Observed) -> Step:
     )
 
 
+def _wait_for_references(o: Observed) -> Step:
+    message = f"{o.missing}; the server is left as it is until that is restored, and then migrated because {trigger(o)}"
+    return _progress(o, INCOMPLETE, message, scale=Scale.LEAVE)
+
+
 def _check_image(o: Observed) -> Step:
     message = (
         f"Checking that image {o.image} holds MLflow {o.supported} before the server is stopped because {trigger(o)}"
@@ -328,7 +344,7 @@ def _refuse_image(o: Observed) -> Step:
         f"image {o.image} does not hold MLflow {o.supported}; the server is left as it is. {remedy}. If the image has "
         f"changed under its name, add the {FORCE_MIGRATE} annotation to ask it again."
     )
-    return Step(Verdict.FAILURE, Scale.LEAVE, _FORCED[IMAGE_MISMATCH] if o.forced else IMAGE_MISMATCH, message)
+    return Step(MigrationState.FAILURE, Scale.LEAVE, _FORCED[IMAGE_MISMATCH] if o.forced else IMAGE_MISMATCH, message)
 
 
 def _ask_again(o: Observed) -> Step:
@@ -348,7 +364,8 @@ def _recheck_image(o: Observed) -> Step:
 
 
 def _scale_down(o: Observed) -> Step:
-    left = f"{o.remaining} replicas remain" if o.remaining else "the scale-down has not been observed yet"
+    named = f" ({', '.join(o.remaining_pods)})" if o.remaining_pods else ""
+    left = f"{o.remaining} replicas remain{named}" if o.remaining else "the scale-down has not been observed yet"
     message = f"Waiting for MLflow pods to quiesce before migration: {left} because {trigger(o)}"
     return _progress(o, SCALING_DOWN, message)
 
@@ -407,6 +424,7 @@ TRANSITIONS: tuple[Transition, ...] = (
         _roll_out,
     ),
     Transition("failed for good before", lambda o: _failed_before(o) and not o.forced, _stay_failed),
+    Transition("references missing", lambda o: bool(o.missing) and _would_stop_a_server(o), _wait_for_references),
     Transition(
         "image not checked", lambda o: _needs_preflight(o) and o.preflight.state is JobState.ABSENT, _check_image
     ),

@@ -41,7 +41,7 @@ def job_name(mlflow: MLflow, facts: Facts) -> str:
 
 
 def preflight_name(mlflow: MLflow, facts: Facts) -> str:
-    """`mlflow-pf-3140-g1-5e884898`: what one image said is no word about another."""
+    """`mlflow-pf-3140-g1-5e884898`: what one image said is not a word about another."""
     image = hashlib.sha256(facts.image(mlflow).encode()).hexdigest()[:8]
     return _name(mlflow, facts, "pf", f"g{mlflow.metadata.generation}-{image}")
 

@@ -12,10 +12,10 @@ from modelyard.kube.kinds import Key, Object
 from modelyard.kube.objects import conditions_of, generation_of, is_deleting, name_of, spec_of, status_of
 from modelyard.kube.times import format_time
 from modelyard.operators.mlflow.api import MLFLOW, MLFLOW_OPERATOR, MLflowOperator
-from modelyard.operators.mlflow.config import UPSTREAM, Settings
-from modelyard.runtime.controller import Controller, Reader, Watch
-from modelyard.runtime.desired import Desired, EventNote, Hold
-from modelyard.runtime.world import World
+from modelyard.operators.mlflow.config import Settings
+from modelyard.runtime.declaring.controller import Controller, Reader, Watch
+from modelyard.runtime.declaring.desired import Desired, EventNote, Hold
+from modelyard.runtime.declaring.world import World
 
 MODULE_NAME = "default-mlflowoperator"
 FINALIZER = "mlflow.opendatahub.io/mlflow-operator-protection"
@@ -87,7 +87,7 @@ def module_controller(settings: Settings) -> Controller:
     if namespace:
         watches.append(Watch(builtin.ConfigMap, to=on_config, namespace=namespace))
     controller = Controller(
-        "mlflow-module", MLFLOW_OPERATOR, watches=watches, finalizer=FINALIZER, predecessor=UPSTREAM
+        "mlflow-module", MLFLOW_OPERATOR, watches=watches, finalizer=FINALIZER, predecessor=settings.predecessor
     )
 
     @controller.reconcile
@@ -147,7 +147,7 @@ def _releases(settings: Settings, world: World) -> list[Object]:
     if version:
         if len(version) > 64 or not _SEMVER.fullmatch(version):
             raise InvalidPlatformVersion(
-                f"invalid platform version in {namespace}/{VERSION_CONFIG}: platformVersion {version[:80]!r} is no version "
+                f"invalid platform version in {namespace}/{VERSION_CONFIG}: platformVersion {version[:80]!r} is not a version "
                 "like 1.2.3"
             )
         releases.append({"name": "platform", "version": version})

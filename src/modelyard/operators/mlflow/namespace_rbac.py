@@ -8,12 +8,12 @@ from modelyard.kube import builtin
 from modelyard.kube.kinds import Key, Object
 from modelyard.kube.objects import is_deleting, key_of, labels_of, name_of, spec_of
 from modelyard.operators.mlflow.api import MLFLOW
-from modelyard.operators.mlflow.config import UPSTREAM, Settings
+from modelyard.operators.mlflow.config import Settings
 from modelyard.operators.parts import build
 from modelyard.operators.parts.platform import AUTH_NAME, Auth
-from modelyard.runtime.controller import Controller, Owns, Permission, Reader, Watch
-from modelyard.runtime.desired import Child, Desired, Policy
-from modelyard.runtime.world import World
+from modelyard.runtime.declaring.controller import Controller, Owns, Permission, Reader, Watch
+from modelyard.runtime.declaring.desired import Child, Desired, Policy
+from modelyard.runtime.declaring.world import World
 
 WORKSPACE = "opendatahub.io/global-mlflow-workspace"
 MANAGED_BY = {"app.kubernetes.io/managed-by": "mlflow-operator"}
@@ -44,7 +44,7 @@ def namespace_controller(settings: Settings) -> Controller:
                 names=(VIEW, EDIT),
             ),
         ],
-        predecessor=UPSTREAM,
+        predecessor=settings.predecessor,
     )
 
     @controller.reconcile

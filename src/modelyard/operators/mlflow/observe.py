@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 
 from modelyard.kube import builtin
 from modelyard.kube.conditions import find_condition
-from modelyard.kube.kinds import Kind, Object
+from modelyard.kube.kinds import Object
 from modelyard.kube.objects import (
     generation_of,
     is_deleting,
@@ -22,15 +22,21 @@ from modelyard.kube.objects import (
     status_of,
     uid_of,
 )
+from modelyard.kube.openshift import is_openshift
+from modelyard.kube.secrets import encoded, encoded_value_of
 from modelyard.kube.times import parse_time
 from modelyard.operators.mlflow import migration_job
 from modelyard.operators.mlflow.api import MLflow
 from modelyard.operators.mlflow.config import Settings
 from modelyard.operators.mlflow.facts import FORCE_MIGRATE, PLATFORM_CA, Facts, Names
 from modelyard.operators.mlflow.migration import JobSeen, JobState, Observed
+from modelyard.operators.parts.missing_references import Need, lasting_digest, missing, read_annotation
 from modelyard.operators.parts.network import BackendTLSPolicy
+from modelyard.operators.parts.ownership import is_foreign
 from modelyard.operators.parts.references import digest
-from modelyard.runtime.world import World
+from modelyard.operators.parts.storage import class_of
+from modelyard.runtime.acting.ownership import controller_of
+from modelyard.runtime.declaring.world import World
 
 _EXIT_CODES: dict[int, tuple[bool, str]] = {
     10: (True, "migration image reports an unexpected MLflow version; expected {supported}"),
@@ -50,30 +56,37 @@ def observe_facts(mlflow: MLflow, settings: Settings, world: World) -> Facts:
     """What the cluster says."""
     namespace = settings.target_namespace
     names = Names.of(mlflow, namespace)
-    openshift = world.serves(builtin.ConsoleLink)
     tls = world.get(builtin.Secret, namespace, settings.tls_secret)
     claim = world.get(builtin.PersistentVolumeClaim, namespace, names.claim)
     if claim is not None and is_deleting(claim):
         claim = None  # The next one is made as asked.
-    class_name = spec_of(claim or {}).get("storageClassName")
+    needed = tuple(needs(mlflow, settings))
+    deployment = world.get(builtin.Deployment, namespace, names.server)
+    lacking = missing(world, namespace, needed, deployment)
     return Facts(
         settings,
-        openshift=openshift,
+        openshift=is_openshift(world),
         routes=world.serves(builtin.HTTPRoute),
-        console=openshift,
+        console=world.serves(builtin.ConsoleLink),
         monitors=world.serves(builtin.ServiceMonitor),
         backend_tls=world.serves(BackendTLSPolicy),
         platform_ca=world.get(builtin.ConfigMap, namespace, PLATFORM_CA) is not None,
-        serving_ca=_pem((tls or {}).get("data", {}).get("ca.crt") or ""),
+        serving_ca=_serving_ca(names, tls, world),
         claim=claim,
-        storage_class=world.get(builtin.StorageClass, "", class_name) if class_name else None,
-        foreign_claim=_is_foreign(world, builtin.PersistentVolumeClaim, claim),
-        foreign_account=_is_foreign(
+        storage_class=class_of(claim, world),
+        foreign_claim=is_foreign(world, builtin.PersistentVolumeClaim, claim),
+        foreign_account=is_foreign(
             world,
             builtin.ServiceAccount,
             world.get(builtin.ServiceAccount, namespace, Facts(settings).account(mlflow)),
         ),
-        digest=digest(world, namespace, references(mlflow, settings)),
+        digest=lasting_digest(
+            digest(world, namespace, (need.reference for need in needed)),
+            deployment,
+            [one for one in lacking if one.lost],
+        ),
+        read=read_annotation(needed, lacking),
+        missing=lacking,
     )
 
 
@@ -86,26 +99,37 @@ def _pem(encoded: str) -> str:
     return encoded if "-----BEGIN CERTIFICATE-----" in text else ""
 
 
-def _is_foreign(world: World, kind: Kind, found: Object | None) -> bool:
-    return found is not None and all(key_of(own) != key_of(found) for own in world.owned(kind))
-
-
-def references(mlflow: MLflow, settings: Settings) -> Iterator[tuple[Kind, str, str]]:
-    """The Secrets and ConfigMaps that the server reads at start, as `(kind, name, key)`; an empty key means all of it."""
+def needs(mlflow: MLflow, settings: Settings) -> Iterator[Need]:
+    """The Secrets and ConfigMaps that the server reads at start."""
     spec = mlflow.spec
-    yield builtin.Secret, settings.tls_secret, "tls.crt"
-    for store in (spec.backend_store_uri_from, spec.read_replica_backend_store_uri_from, spec.registry_store_uri_from):
+    yield Need(builtin.Secret, settings.tls_secret, "tls.crt", "the server's certificate (setting MLFLOW_TLS_SECRET)")
+    stores = {
+        "backendStoreUriFrom": spec.backend_store_uri_from,
+        "readReplicaBackendStoreUriFrom": spec.read_replica_backend_store_uri_from,
+        "registryStoreUriFrom": spec.registry_store_uri_from,
+    }
+    for name, store in stores.items():
         if store is not None:
-            yield builtin.Secret, store.name, store.key
+            yield Need(builtin.Secret, store.name, store.key, f"spec.{name}", bool(store.optional))
     for variable in spec.env or ():
         source = variable.get("valueFrom") or {}
         for field, kind in (("secretKeyRef", builtin.Secret), ("configMapKeyRef", builtin.ConfigMap)):
-            if reference := source.get(field):
-                yield kind, reference.get("name", ""), reference.get("key", "")
+            if found := source.get(field):
+                where = f"spec.env {variable.get('name', '')}"
+                yield Need(kind, found.get("name", ""), found.get("key", ""), where, bool(found.get("optional")))
     for group in spec.env_from or ():
         for field, kind in (("secretRef", builtin.Secret), ("configMapRef", builtin.ConfigMap)):
-            if reference := group.get(field):
-                yield kind, reference.get("name", ""), ""
+            if found := group.get(field):
+                yield Need(kind, found.get("name", ""), "", "spec.envFrom", bool(found.get("optional")))
+
+
+def _serving_ca(names: Names, tls: Object | None, world: World) -> str:
+    """While the certificate's Secret is away, what the gateway was told of its CA stays: the server still shows that certificate."""
+    if tls is not None:
+        return _pem(encoded_value_of(tls, "ca.crt"))
+    bundle = next((own for own in world.owned(builtin.ConfigMap) if name_of(own) == names.serving_ca), {})
+    text = (bundle.get("data") or {}).get("ca.crt") or ""
+    return _pem(encoded(text))
 
 
 def observe_migration(mlflow: MLflow, facts: Facts, world: World) -> Observed:
@@ -115,7 +139,7 @@ def observe_migration(mlflow: MLflow, facts: Facts, world: World) -> Observed:
     jobs = {name_of(job): job for job in world.owned(builtin.Job)}
     name, preflight = migration_job.job_name(mlflow, facts), migration_job.preflight_name(mlflow, facts)
     deployment = world.get(builtin.Deployment, namespace, names.server)
-    pods = [pod for pod in world.list(builtin.Pod, namespace, {"app": names.server}) if _is_server(pod)]
+    pods = server_pods(names, deployment, world)
     status = mlflow.status
     return Observed(
         generation=mlflow.metadata.generation,
@@ -128,10 +152,12 @@ def observe_migration(mlflow: MLflow, facts: Facts, world: World) -> Observed:
         job=_job_seen(name, jobs.get(name), facts, world),
         preflight=_job_seen(preflight, jobs.get(preflight), facts, world),
         now=world.now,
+        missing="; ".join(one.what for one in facts.missing if one.lost),
         remaining=max(len(pods), _replicas(deployment)),
+        remaining_pods=tuple(f"pod {name_of(pod)}{' is being deleted' if is_deleting(pod) else ''}" for pod in pods),
         asks_for_pods=deployment is not None and spec_of(deployment).get("replicas") != 0,
         scaled_down=_is_scaled_down(deployment),
-        other_job=next((job for job in sorted(jobs) if job != name and _is_unfinished_migration(jobs[job])), ""),
+        other_job=next((job for job in sorted(jobs) if job != name and is_unfinished_migration(jobs[job])), ""),
         image_vouched=settings.image_vouched and facts.image(mlflow) == settings.image,
         image_from_spec=facts.image(mlflow) != settings.image,
     )
@@ -154,13 +180,32 @@ def _is_scaled_down(deployment: Object | None) -> bool:
     return spec_of(deployment).get("replicas") == 0 and (seen is None or int(seen) >= generation_of(deployment))
 
 
-def _is_server(pod: Object) -> bool:
-    """Does a server of the Deployment still run in it? A pod that only carries its label is none."""
-    ended = status_of(pod).get("phase") in ("Succeeded", "Failed")
-    return not ended and any(owner.get("kind") == "ReplicaSet" for owner in owners_of(pod))
+def server_pods(names: Names, deployment: Object | None, world: World) -> list[Object]:
+    """The pods in which a server of our Deployment may still run. One that only carries their label is none of them."""
+    sets = {uid_of(found): found for found in world.list(builtin.ReplicaSet, names.namespace)}
+    pods = world.list(builtin.Pod, names.namespace, {"app": names.server})
+    return sorted((pod for pod in pods if _is_server(pod, names, deployment, sets)), key=name_of)
 
 
-def _is_unfinished_migration(job: Object) -> bool:
+def _is_server(pod: Object, names: Names, deployment: Object | None, sets: Mapping[str, Object]) -> bool:
+    if status_of(pod).get("phase") in ("Succeeded", "Failed"):
+        return False
+    owner = controller_of(pod)
+    if owner is None or owner.get("kind") != builtin.ReplicaSet.kind:
+        return False
+    made_by = sets.get(owner.get("uid", ""))
+    if made_by is None:
+        return True  # Its ReplicaSet has gone before it: the collector takes it, and until then it runs.
+    holder = controller_of(made_by)
+    if holder is None:
+        return True  # Our Deployment adopts a ReplicaSet without an owner whose pods it selects.
+    if deployment is not None and holder.get("uid") == uid_of(deployment):
+        return True
+    # A Deployment of ours that was deleted, whose pods are still being collected.
+    return holder.get("kind") == builtin.Deployment.kind and holder.get("name") == names.server
+
+
+def is_unfinished_migration(job: Object) -> bool:
     ours = labels_of(job).get(migration_job.MIGRATION_JOB) == "true" and not migration_job.is_preflight(job)
     return ours and _state(job) is JobState.RUNNING
 

@@ -52,7 +52,7 @@ def _schedules(spec: MLflowSpec) -> Iterator[Problem]:
         if job is None or (field == "traceArchival" and not archival(spec)):
             continue
         if problem := schedule_problem(job.schedule):
-            text = f'spec.{field}.schedule "{job.schedule}" is no cron schedule: {problem}; the job is not scheduled'
+            text = f'spec.{field}.schedule "{job.schedule}" is not a cron schedule: {problem}; the job is not scheduled'
             yield Problem("InvalidSchedule", text)
 
 
@@ -81,7 +81,7 @@ def _variables(spec: MLflowSpec) -> Iterator[Problem]:
 def _files_without_storage(spec: MLflowSpec) -> Iterator[Problem]:
     if spec.storage is not None:
         return
-    remedy = "without spec.storage that is no lasting place; set spec.storage or use another store"
+    remedy = "without spec.storage that is not a lasting place; set spec.storage or use another store"
     destination = spec.artifacts_destination or DEFAULT_ARTIFACTS
     if spec.serve_artifacts and destination.startswith("file://"):
         yield Problem("StorageMissing", f"artifacts are served from {destination}, and {remedy}")

@@ -142,6 +142,20 @@ ENV_RULES = (
     ),
 )
 
+RESERVED_ACCOUNTS = ("mlflow-gc-sa", "mlflow-trace-archival-sa")
+"""ServiceAccounts of the scheduled jobs, with rights of their own."""
+
+ACCOUNT_RULES = (
+    Rule(
+        "!has(self.serviceAccountName) || !(self.serviceAccountName in [{}])".format(
+            ", ".join(f"'{name}'" for name in RESERVED_ACCOUNTS)
+        ),
+        "serviceAccountName must not be {}: the operator makes these for its scheduled jobs; choose another name".format(
+            " or ".join(RESERVED_ACCOUNTS)
+        ),
+    ),
+)
+
 POD_LABELS = Rule(
     " && ".join(f"(!('{label}' in self) || self['{label}'] == 'mlflow')" for label in RESERVED_LABELS),
     "podLabels must not change {}: the server's pods are selected by them".format(" or ".join(RESERVED_LABELS)),

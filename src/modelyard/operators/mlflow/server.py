@@ -5,9 +5,10 @@ from __future__ import annotations
 from modelyard.kube.kinds import Object
 from modelyard.operators.mlflow.api import MLflow, MLflowSpec
 from modelyard.operators.mlflow.environment import archival, server_environment
-from modelyard.operators.mlflow.facts import COMPONENT, CONFIG_DIGEST, PORT, PREFIX, Facts, Names
+from modelyard.operators.mlflow.facts import COMPONENT, PORT, PREFIX, Facts, Names
 from modelyard.operators.mlflow.rules import RESERVED_LABELS
 from modelyard.operators.parts import build, ca_bundle, security
+from modelyard.operators.parts.references import digest_annotation
 from modelyard.operators.parts.resources import merged
 
 DEFAULT_ARTIFACTS = "file:///mlflow/artifacts"
@@ -24,6 +25,7 @@ def server_deployment(mlflow: MLflow, facts: Facts, *, replicas: int | None = No
         names.server,
         names.namespace,
         labels=names.labels,
+        annotations=facts.read,
         replicas=spec.replicas if replicas is None else replicas,
         strategy={"type": "Recreate"} if spec.storage is not None else rolling,
         selector={"app": names.server},
@@ -39,8 +41,7 @@ def _pod_labels(spec: MLflowSpec, names: Names) -> dict[str, str]:
 
 
 def _pod_annotations(spec: MLflowSpec, facts: Facts) -> dict[str, str]:
-    digest = {CONFIG_DIGEST: facts.digest} if facts.digest else {}
-    return {**(spec.pod_annotations or {}), **digest}
+    return {**(spec.pod_annotations or {}), **digest_annotation(facts.digest)}
 
 
 def _pod(mlflow: MLflow, facts: Facts, names: Names) -> Object:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from modelyard.kube import builtin
-from modelyard.kube.conditions import ConditionStatus, condition
 from modelyard.kube.kinds import Object
-from modelyard.kube.objects import generation_of, spec_of, status_of
 from modelyard.operators.mlflow.api import MLflow
 from modelyard.operators.mlflow.facts import Facts
-from modelyard.operators.mlflow.migration import SUCCEEDED, Scale, Step, Verdict
+from modelyard.operators.mlflow.migration import SUCCEEDED, MigrationState, Scale, Step
 from modelyard.operators.mlflow.observe import recorded_condition
 from modelyard.operators.mlflow.problems import Problem
-from modelyard.runtime.desired import Failure, Live
+from modelyard.operators.parts.availability import Rollout, complete_rollout
+from modelyard.operators.parts.conditions import Conditions, failures_to_tell
+from modelyard.runtime.declaring.desired import Failure, Live
 
 READY = "MLflow deployment is ready and available"
 COMPLETE = "MLflow reconciliation completed successfully"
@@ -27,44 +27,9 @@ _ASKED_BY = {builtin.NetworkPolicy: "spec.networkPolicyEgressRules and spec.netw
 """Fields of the spec that have other names in the child that is refused for them."""
 
 
-@dataclass(frozen=True)
-class Rollout:
+def server_rollout(deployment: Object | None) -> Rollout:
     """How far the server's Deployment is."""
-
-    ready: bool
-    message: str = ""
-
-
-def rollout(deployment: Object | None) -> Rollout:
-    """Ready means: the present template, all of it, and nothing older left. Then the version that answers is the one asked for."""
-    if deployment is None:
-        return Rollout(False, "MLflow deployment does not exist yet")
-    status = status_of(deployment)
-    asked = spec_of(deployment).get("replicas")
-    desired = 1 if asked is None else int(asked)
-    ready, updated, total = (int(status.get(f) or 0) for f in ("readyReplicas", "updatedReplicas", "replicas"))
-    if desired == 0:
-        return Rollout(False, "MLflow deployment scaled to zero replicas")
-    if ready < desired:
-        return Rollout(False, f"MLflow deployment not ready: {ready}/{desired} replicas ready")
-    if int(status.get("observedGeneration") or 0) < generation_of(deployment) or updated < desired or total > updated:
-        return Rollout(False, f"MLflow deployment not ready: {min(updated, desired)}/{desired} replicas updated")
-    return Rollout(True)
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """The conditions being put together; all are about one generation."""
-
-    generation: int
-    made: list[Object] = field(default_factory=list)
-
-    def add(self, type: str, status: ConditionStatus | bool, reason: str, message: str) -> None:
-        self.made.append(condition(type, status, reason, message, observed_generation=self.generation))
-
-    def keep(self, existing: Object | None) -> None:
-        if existing is not None:
-            self.made.append(existing)
+    return complete_rollout(deployment, "MLflow")
 
 
 def running_status(
@@ -77,14 +42,16 @@ def running_status(
 ) -> Object:
     """The status of a complete pass."""
     names = facts.names(mlflow)
-    server = rollout(live.get(builtin.Deployment, names.namespace, names.server))
-    failures = [failure for failure in live.failures if failure.reason != "NotServed"]
+    server = server_rollout(live.get(builtin.Deployment, names.namespace, names.server))
+    failures = failures_to_tell(live)
     stuck = _is_job_missing(step, live)
     if stuck:
-        step = replace(step, message="Waiting for other objects to be in place before the migration Job is created")
-    # What fails around a server that is up is no reason to migrate again.
-    rolled_out = server.ready and not any(failure.kind == builtin.Deployment for failure in failures)
-    done = step.verdict is Verdict.ROLLOUT and rolled_out
+        waited = [f"{kind.kind} {key}, which is being deleted, to be gone" for kind, key in live.leaving]
+        what = " and for ".join(waited) or "other objects to be in place"
+        step = replace(step, message=f"Waiting for {what} before the migration Job is created")
+    # What fails around a server that is up is not a reason to migrate again.
+    rolled_out = server.available and not any(failure.kind == builtin.Deployment for failure in failures)
+    done = step.verdict is MigrationState.ROLLOUT and rolled_out
     conditions = Conditions(mlflow.metadata.generation)
     if failures:
         reason, message = _failed(failures)
@@ -130,19 +97,37 @@ def stopped_status(
     return _status(mlflow, facts, conditions.made, url=(mlflow.status and mlflow.status.url) or "")
 
 
+def moving_status(mlflow: MLflow, facts: Facts, reason: str, message: str, *, progressing: bool) -> Object:
+    """The status while a server stands in another namespace than it should: what is known of it stays, its address above all."""
+    conditions = Conditions(mlflow.metadata.generation)
+    if progressing:
+        conditions.add("Available", False, reason, message)
+    else:
+        conditions.keep(recorded_condition(mlflow, "Available"))
+    conditions.add("Progressing", progressing, reason, message)
+    conditions.keep(recorded_condition(mlflow, "Migration"))
+    if not progressing:
+        conditions.add("Degraded", True, reason, message)
+    conditions.keep(recorded_condition(mlflow, "MLflowOperatorReady"))
+    status = mlflow.status
+    address = (status.address.to_dict() if status and status.address else None) or {"url": facts.address(mlflow)}
+    kept = _status(mlflow, facts, conditions.made, url=(status and status.url) or "")
+    return {**kept, "address": address}
+
+
 def _availability(conditions: Conditions, step: Step, server: Rollout) -> None:
-    migrating = step.verdict in (Verdict.PROGRESS, Verdict.FAILURE)
+    migrating = step.verdict in (MigrationState.PROGRESS, MigrationState.FAILURE)
     if migrating and step.scale is Scale.ZERO:
         conditions.add("Available", False, step.reason, step.message)
-        conditions.add("Progressing", step.verdict is Verdict.PROGRESS, step.reason, step.message)
+        conditions.add("Progressing", step.verdict is MigrationState.PROGRESS, step.reason, step.message)
         return
-    if server.ready:
+    if server.available:
         conditions.add("Available", True, "DeploymentReady", READY)
     else:
         conditions.add("Available", False, "DeploymentNotReady", server.message)
     if migrating:
-        conditions.add("Progressing", step.verdict is Verdict.PROGRESS, step.reason, step.message)
-    elif server.ready:
+        conditions.add("Progressing", step.verdict is MigrationState.PROGRESS, step.reason, step.message)
+    elif server.available:
         conditions.add("Progressing", False, "ReconcileComplete", COMPLETE)
     else:
         conditions.add("Progressing", True, "DeploymentProgressing", server.message)
@@ -150,7 +135,7 @@ def _availability(conditions: Conditions, step: Step, server: Rollout) -> None:
 
 def _is_job_missing(step: Step, live: Live) -> bool:
     """Has the Job that this step makes not been made?"""
-    return step.makes_job and not any(kind == builtin.Job for kind, _ in live.objects)
+    return step.makes_job and not any(at[0] == builtin.Job and at not in live.leaving for at in live.objects)
 
 
 def _in_the_way(failures: Sequence[Failure], *, stuck: bool) -> Failure | None:
@@ -159,15 +144,22 @@ def _in_the_way(failures: Sequence[Failure], *, stuck: bool) -> Failure | None:
 
 
 def _migration(conditions: Conditions, mlflow: MLflow, step: Step, broken: Failure | None, *, done: bool) -> None:
-    if step.verdict is Verdict.PROGRESS and broken is not None:
+    if step.verdict is MigrationState.PROGRESS and broken is not None:
         message = f"Failed to reconcile migration: {_apply_error(broken)}"
         conditions.add("Migration", "Unknown", "MigrationError", message)
-    elif step.verdict is Verdict.FAILURE:
+    elif step.verdict is MigrationState.FAILURE:
         conditions.add("Migration", False, step.reason, step.message)
-    elif done or (step.verdict is Verdict.NONE and not _is_settled(mlflow)):
+    elif done:
         message = f"Migration for generation {mlflow.metadata.generation} completed successfully"
         conditions.add("Migration", True, SUCCEEDED, message)
-    elif step.verdict is Verdict.NONE:
+    elif step.verdict is MigrationState.NONE and not _is_settled(mlflow):
+        version = mlflow.status.version if mlflow.status else None
+        message = (
+            f"No migration is asked for any more; the one asked for before was not carried out. The databases are at "
+            f"MLflow {version}, as the last migration that was completed left them"
+        )
+        conditions.add("Migration", True, SUCCEEDED, message)
+    elif step.verdict is MigrationState.NONE:
         conditions.keep(recorded_condition(mlflow, "Migration"))
     else:
         conditions.add("Migration", "Unknown", step.reason, step.message)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Kind, Object
+from modelyard.kube.openshift import SERVING_CERTIFICATE
 from modelyard.operators.model_registry.api import ModelRegistry, ModelRegistrySpec
 from modelyard.operators.model_registry.effective import GENERATED_DATABASE, GENERATED_USER
 from modelyard.operators.model_registry.facts import (
     COMPONENT,
-    CONFIG_DIGEST,
     CREATED_BY,
     DATABASE,
     DESCRIPTION,
@@ -21,7 +21,6 @@ from modelyard.operators.model_registry.facts import (
     NAMESPACE_LABEL,
     OPERATOR,
     PLATFORM_NAMESPACES,
-    SERVING_CERT,
     Facts,
     Names,
     ReferenceGrant,
@@ -29,8 +28,9 @@ from modelyard.operators.model_registry.facts import (
 from modelyard.operators.model_registry.server import server_deployment
 from modelyard.operators.parts import build, postgres, rbac_proxy, security
 from modelyard.operators.parts.network import backend_tls, http_route, network_policy, path_rule, route, tcp
+from modelyard.operators.parts.references import digest_annotation
 from modelyard.operators.parts.storage import kept_claim
-from modelyard.runtime.desired import Child, Policy
+from modelyard.runtime.declaring.desired import Child, Policy
 
 
 @dataclass(frozen=True)
@@ -78,14 +78,18 @@ class Wanted:
         return proxy.port if proxy else self.deployed.rest.port
 
 
+def account(names: Names) -> Child:
+    """The account that the server runs as. Nothing is made before it is ours: a server must not run as someone else."""
+    return Child(build.service_account(names.name, names.namespace, names.labels(names.name)))
+
+
 def children(wanted: Wanted) -> list[Child]:
-    """Everything but a generated password, in a fixed order: what others refer to comes first."""
+    """Everything but the account and a generated password, in a fixed order: what others refer to comes first."""
     facts, names = wanted.facts, wanted.names
     made: list[Child] = []
     if wanted.generated:
         made += generated_database(wanted)
     made += [
-        Child(build.service_account(names.name, names.namespace, names.labels(names.name))),
         Child(service(wanted)),
         Child(server_deployment(wanted.deployed, facts, names), policy=Policy.RECREATE),
         Child(user_role(names)),
@@ -124,7 +128,7 @@ def _service_annotations(wanted: Wanted) -> dict[str, str]:
     names, stored, deployed = wanted.names, wanted.stored.kube_rbac_proxy, wanted.deployed.kube_rbac_proxy
     made = {}
     if stored is not None and stored.tls_certificate_secret is None:
-        made[SERVING_CERT] = names.serving_cert
+        made[SERVING_CERTIFICATE] = names.serving_cert
     if deployed is not None:
         host = f"{wanted.external_host}:{deployed.route_port}" if wanted.external_host else ""
         if address := wanted.gateway_address or host:
@@ -209,7 +213,7 @@ def reference_grant(wanted: Wanted) -> Object:
 def proxy_objects(wanted: Wanted) -> list[Child]:
     """What the proxy needs besides its container, and the way to it. Nothing else reaches the pods."""
     names = wanted.names
-    labels = names.labels(names.auth_delegator) | {NAMESPACE_LABEL: names.namespace}
+    labels = names.labels(names.old_auth_delegator) | {NAMESPACE_LABEL: names.namespace}
     delegator = rbac_proxy.auth_delegator(names.auth_delegator, names.name, names.namespace, labels)
     config = rbac_proxy.config_map(names.proxy_config, names.namespace, names.name, names.labels(names.name))
     made = [Child(config), Child(delegator, policy=Policy.RECREATE)]
@@ -270,14 +274,21 @@ def generated_database(wanted: Wanted) -> list[Child]:
     """The volume, the server, its Service, and the policy that keeps others away."""
     made = database(wanted)
     facts = wanted.facts
+    claim = postgres.claim(made)
+    claim["metadata"]["annotations"] = {DATABASE: database_name(wanted)}
     port = {"port": made.port, "targetPort": postgres.PORT, "protocol": "TCP"}
     selector = {"app": wanted.names.name, "app.kubernetes.io/name": made.name}
     return [
-        kept_claim(postgres.claim(made), facts.claim, facts.storage_class, keep=False),
+        kept_claim(claim, facts.claim, facts.storage_class, keep=False),
         Child(postgres.deployment(made), policy=Policy.RECREATE),
         Child(build.service(made.name, made.namespace, labels=made.labels, selector=selector, ports=[port], type=None)),
         Child(postgres.policy(made)),
     ]
+
+
+def database_name(wanted: Wanted) -> str:
+    asked = wanted.deployed.postgres
+    return (asked and asked.database) or GENERATED_DATABASE
 
 
 def database(wanted: Wanted) -> postgres.Database:
@@ -296,14 +307,14 @@ def database(wanted: Wanted) -> postgres.Database:
         claim=names.claim,
         volume="postgres-storage",
         env=[
-            build.env("POSTGRESQL_DATABASE", asked.database or GENERATED_DATABASE),
+            build.env("POSTGRESQL_DATABASE", database_name(wanted)),
             build.env_from_secret("POSTGRESQL_USER", names.credentials, "username"),
             build.env_from_secret("POSTGRESQL_PASSWORD", names.credentials, "password"),
         ],
         readiness=postgres.exec_probe([check], initial_delay=5, period=10, timeout=5, failure=3),
         liveness=postgres.exec_probe([check, "--live"], initial_delay=30, period=10, timeout=5, failure=3),
         port=asked.port,
-        pod_annotations={CONFIG_DIGEST: facts.database_digest} if facts.database_digest else {},
+        pod_annotations=digest_annotation(facts.database_digest),
         group=None if facts.openshift else security.POSTGRES_GROUP,
     )
 

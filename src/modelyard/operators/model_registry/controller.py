@@ -10,14 +10,17 @@ from modelyard.kube import builtin
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import (
     controller_of,
+    finalizers_of,
+    is_deleting,
     key_of,
     labels_of,
     name_of,
     namespace_of,
     resource_version_of,
 )
+from modelyard.kube.openshift import MARKS, is_openshift
 from modelyard.operators.model_registry.api import MODEL_REGISTRY, ModelRegistry
-from modelyard.operators.model_registry.children import TRACKED, Wanted, children, credentials
+from modelyard.operators.model_registry.children import TRACKED, Wanted, account, children, credentials
 from modelyard.operators.model_registry.config import Settings
 from modelyard.operators.model_registry.database import references
 from modelyard.operators.model_registry.effective import effective, migrated, with_proxy
@@ -25,9 +28,10 @@ from modelyard.operators.model_registry.facts import (
     COMPONENT,
     CREATED_BY,
     FINALIZER,
-    UPSTREAM,
+    NAMESPACE_LABEL,
     Names,
     ReferenceGrant,
+    predecessor,
 )
 from modelyard.operators.model_registry.observe import observe_facts, observe_health
 from modelyard.operators.model_registry.rules import spec_errors
@@ -42,12 +46,14 @@ from modelyard.operators.model_registry.status import (
 )
 from modelyard.operators.parts import rbac_proxy
 from modelyard.operators.parts.availability import SERVICE_NAME, cooling, rollout
+from modelyard.operators.parts.mappings import everyone, users
 from modelyard.operators.parts.network import BackendTLSPolicy
 from modelyard.operators.parts.platform import ClusterIngress
-from modelyard.runtime.controller import Controller, Owns, Permission, Reader, Watch
-from modelyard.runtime.desired import Child, Desired, Edit, EventNote, Hold, Live, Stage
+from modelyard.runtime.acting.ownership import is_reference_to
+from modelyard.runtime.declaring.controller import Controller, Owns, Permission, Reader, Watch
+from modelyard.runtime.declaring.desired import Child, Desired, Edit, EventNote, Hold, Live, Stage
+from modelyard.runtime.declaring.world import World
 from modelyard.runtime.webhooks import FieldError
-from modelyard.runtime.world import World
 
 
 def registry_controller(settings: Settings) -> Controller:
@@ -57,7 +63,7 @@ def registry_controller(settings: Settings) -> Controller:
         "modelregistry",
         MODEL_REGISTRY,
         owns=[
-            Owns(builtin.Service, labels=CREATED_BY, namespace=where),
+            Owns(builtin.Service, labels=CREATED_BY, namespace=where, serving_certificates=True),
             Owns(builtin.ServiceAccount, labels=CREATED_BY, namespace=where),
             Owns(builtin.Deployment, labels=CREATED_BY, namespace=where),
             Owns(builtin.Role, labels=CREATED_BY, namespace=where),
@@ -75,19 +81,22 @@ def registry_controller(settings: Settings) -> Controller:
         ],
         watches=[
             # Anyone's: what is in them is read only where a registry names them.
-            Watch(builtin.Secret, to=_users, namespace=where, metadata_only=True),
-            Watch(builtin.ConfigMap, to=_users, namespace=where, metadata_only=True),
+            Watch(builtin.Secret, to=users(MODEL_REGISTRY.kind, _names_read_by), namespace=where, metadata_only=True),
+            Watch(
+                builtin.ConfigMap, to=users(MODEL_REGISTRY.kind, _names_read_by), namespace=where, metadata_only=True
+            ),
             Watch(builtin.Pod, to=_server, labels={"component": COMPONENT}, namespace=where),
             # They carry the labels of their Service.
             Watch(builtin.EndpointSlice, to=_served, labels=CREATED_BY, namespace=where),
             Watch(builtin.StorageClass),
-            Watch(ClusterIngress, to=_everyone, optional=True),
+            Watch(ClusterIngress, to=everyone(MODEL_REGISTRY.kind), optional=True),
         ],
         finalizer=FINALIZER,
         ready_condition="Available",
         permissions=_GRANTED,
         concurrency=8,
-        predecessor=UPSTREAM,
+        predecessor=predecessor(settings),
+        asks=MARKS,
     )
 
     @controller.reconcile
@@ -107,7 +116,7 @@ _GRANTED = (
     Permission((builtin.Route.group,), ("routes/custom-host",), ("create", "update", "patch")),
     Permission((MODEL_REGISTRY.group,), ("modelregistries/finalizers",), ("update",)),
 )
-"""What the roles that we bind grant, too: the API lets nobody give what he has not."""
+"""What the roles that we bind grant, too: the API lets nobody grant what they do not have."""
 
 
 async def reconcile_registry(registry: ModelRegistry, world: World, settings: Settings) -> Desired | Hold:
@@ -117,7 +126,7 @@ async def reconcile_registry(registry: ModelRegistry, world: World, settings: Se
         events = [EventNote("ConfigurationError", message, "Warning")]
         return Hold("ConfigurationError", message, status=invalid_status(registry, message), events=events)
     assert registry.spec is not None
-    patch = migrated(registry, openshift=world.serves(builtin.Route))
+    patch = migrated(registry, openshift=is_openshift(world))
     stored = with_proxy(registry.spec) if patch else registry.spec
     names = Names.of(registry)
     facts = await observe_facts(stored, names, settings, world)
@@ -138,7 +147,7 @@ async def reconcile_registry(registry: ModelRegistry, world: World, settings: Se
         requeue_after=wait if wait > 0 else None,
         keep=[] if wanted.generated else [(builtin.PersistentVolumeClaim, Key(names.namespace, names.claim))],
         delete=_legacy(wanted, world),
-        edits=_unmarked(wanted),
+        edits=[*_unmarked(wanted), *_replaced_binding(wanted, world)],
     )
 
 
@@ -170,12 +179,27 @@ def _errors(registry: ModelRegistry, settings: Settings) -> list[FieldError]:
 
 
 def _stages(wanted: Wanted, world: World) -> list[Stage]:
-    """Nothing starts before the API keeps the generated password, and we have seen what it keeps."""
+    """Nothing starts before its account is ours; nor before the API keeps the database's password, and we have seen what
+    it keeps."""
+    own = Stage([account(wanted.names)])
     if not wanted.generated:
-        return [Stage(children(wanted))]
+        return [own, Stage(children(wanted))]
+    if _is_provided(wanted):
+        complete = not wanted.facts.missing
+        return [own, Stage([], ready=lambda live: complete), Stage(children(wanted))]
     secret: Child = credentials(wanted, world.token(24))
     known = wanted.facts.credentials is not None
-    return [Stage([secret], ready=lambda live: known), Stage(children(wanted))]
+    return [own, Stage([secret], ready=lambda live: known), Stage(children(wanted))]
+
+
+def _is_provided(wanted: Wanted) -> bool:
+    """Did someone make the database's credentials before us? Then they are used as they are. Those of a registry that had
+    this name before are not: they go with it."""
+    secret = wanted.facts.secret
+    if secret is None or is_deleting(secret):
+        return False
+    holder = controller_of(secret)
+    return holder is None or not is_reference_to(holder, MODEL_REGISTRY.kind)
 
 
 def _unmarked(wanted: Wanted) -> list[Edit]:
@@ -187,6 +211,18 @@ def _unmarked(wanted: Wanted) -> list[Edit]:
         return []
     labels: Object = {"metadata": {"labels": names.postgres_labels}}
     return [Edit(builtin.Secret, key_of(secret), resource_version_of(secret), labels)]
+
+
+def _replaced_binding(wanted: Wanted, world: World) -> list[Edit]:
+    """The binding that upstream made under the old name, once ours is there. The one of our earlier versions is pruned."""
+    if world.get(builtin.ClusterRoleBinding, "", wanted.names.auth_delegator) is None:
+        return []
+    left = _left_by_upstream(wanted.registry, world)
+    return [
+        Edit(kind, key_of(obj), resource_version_of(obj), None)
+        for kind, obj in left
+        if kind == builtin.ClusterRoleBinding
+    ]
 
 
 def _events(wanted: Wanted) -> list[EventNote]:
@@ -223,16 +259,21 @@ def _legacy(wanted: Wanted, world: World) -> list[tuple[Kind, Key]]:
 
 def finish(registry: ModelRegistry, world: World) -> Desired:
     """The end of a registry: what the garbage collector cannot reach goes first, then the finalizer."""
-    tracked = [(kind, key_of(obj)) for kind in TRACKED if world.serves(kind) for obj in world.owned(kind)]
-    left = [Edit(kind, key_of(obj), resource_version_of(obj), None) for kind, obj in _left_by_upstream(registry, world)]
+    owned = [(kind, obj) for kind in TRACKED if world.serves(kind) for obj in world.owned(kind)]
+    left = list(_left_by_upstream(registry, world))
+    held = [
+        f"{kind.kind} {key_of(obj)} to be gone, which its finalizers {', '.join(finalizers_of(obj))} hold"
+        for kind, obj in (*owned, *left)
+        if finalizers_of(obj)
+    ]
     begun = recorded(registry, "Degraded") is not None
     message = f"Custom Resource {registry.name} is being deleted from the namespace {registry.namespace}"
     return Desired(
         prune=False,
-        delete=tracked,
-        edits=left,
+        delete=[(kind, key_of(obj)) for kind, obj in owned],
+        edits=[Edit(kind, key_of(obj), resource_version_of(obj), None) for kind, obj in left if not is_deleting(obj)],
         status_first=None if begun else finalizing_status(registry, done=False),
-        status=finalizing_status(registry, done=True),
+        status=finalizing_status(registry, done=not held, waiting=" and for ".join(held)),
         events=[EventNote("Deleting", message, "Warning")],
     )
 
@@ -240,22 +281,19 @@ def finish(registry: ModelRegistry, world: World) -> Desired:
 def _left_by_upstream(registry: ModelRegistry, world: World) -> Iterator[tuple[Kind, Object]]:
     """What upstream made for a registry that ends before we have taken it over."""
     names = Names.of(registry)
-    for kind, name in (
-        (builtin.Group, names.users),
-        (builtin.ClusterRoleBinding, names.auth_delegator),
-        (builtin.HTTPRoute, names.gateway_route),
+    for kind, name, more in (
+        (builtin.Group, names.users, {}),
+        # A registry of this name in another namespace has one that differs in this label only.
+        (builtin.ClusterRoleBinding, names.old_auth_delegator, {NAMESPACE_LABEL: names.namespace}),
+        (builtin.HTTPRoute, names.gateway_route, {}),
     ):
         ours = {key_of(obj) for obj in world.owned(kind)} if world.serves(kind) else set()
-        for obj in world.list(kind, labels=names.labels(name)) if world.serves(kind) else ():
+        for obj in world.list(kind, labels=names.labels(name) | more) if world.serves(kind) else ():
             if name_of(obj) == name and key_of(obj) not in ours:
                 yield kind, obj
 
 
 # Whom an event wakes
-
-
-def _everyone(obj: Object, reader: Reader) -> Iterable[Key]:
-    return [key_of(registry) for registry in reader.list(MODEL_REGISTRY.kind)]
 
 
 def _server(pod: Object, reader: Reader) -> Iterable[Key]:
@@ -269,12 +307,6 @@ def _served(piece: Object, reader: Reader) -> Iterable[Key]:
     service = labels_of(piece).get(SERVICE_NAME)
     key = Key(namespace_of(piece), service or "")
     return [key] if service and reader.get(MODEL_REGISTRY.kind, *key) is not None else []
-
-
-def _users(obj: Object, reader: Reader) -> Iterable[Key]:
-    """A Secret or ConfigMap wakes the registries that read it."""
-    registries = reader.list(MODEL_REGISTRY.kind, namespace_of(obj))
-    return [key_of(registry) for registry in registries if name_of(obj) in _names_read_by(registry)]
 
 
 def _names_read_by(data: Object) -> set[str]:

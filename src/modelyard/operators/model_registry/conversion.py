@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from modelyard.kube.kinds import Object
+from modelyard.kube.objects import annotations_of
 from modelyard.operators.model_registry.api import GROUP
 from modelyard.runtime.webhooks import ConversionFailed
 
@@ -27,6 +28,35 @@ def convert(obj: Object, wanted: str) -> Object:
     if wanted == ALPHA:
         return _to_alpha(made)
     raise ConversionFailed(f"ModelRegistry has no version {wanted}")
+
+
+def kept_of(obj: Object) -> Object:
+    """What an object in v1alpha1 keeps of its v1beta1 spec. An annotation that someone broke keeps nothing."""
+    text = annotations_of(obj).get(KEPT)
+    try:
+        kept = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    return kept if isinstance(kept, dict) and isinstance(kept.get("postgres", {}), dict) else {}
+
+
+def keeps_generated_database(obj: Object) -> bool:
+    """Does an object in v1alpha1, which cannot say so itself, stand for a registry with a generated database?"""
+    return bool((kept_of(obj).get("postgres") or {}).get("generateDeployment"))
+
+
+def with_kept(obj: Object, old: Object | None) -> Object:
+    """An object in v1alpha1 with what the stored one kept, where its author sent no annotation. `kubectl replace` with an
+    old manifest names no field that v1alpha1 lacks, so it takes none of them away."""
+    text = annotations_of(old or {}).get(KEPT)
+    if text and KEPT not in annotations_of(obj):
+        _annotate(obj, text)
+    return obj
+
+
+def _annotate(obj: Object, text: str) -> None:
+    metadata = obj.setdefault("metadata", {})
+    metadata["annotations"] = {**(metadata.get("annotations") or {}), KEPT: text}
 
 
 def _to_alpha(obj: Object) -> Object:
@@ -51,9 +81,7 @@ def _to_alpha(obj: Object) -> Object:
         if absent:
             kept["absent"] = absent
     if kept:
-        annotations = obj.setdefault("metadata", {}).get("annotations") or {}
-        text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
-        obj["metadata"]["annotations"] = {**annotations, KEPT: text}
+        _annotate(obj, json.dumps(kept, sort_keys=True, separators=(",", ":")))
     obj["apiVersion"] = ALPHA
     return obj
 
@@ -65,7 +93,7 @@ def _to_beta(obj: Object) -> Object:
         _checked(spec, obj, "v1alpha1", "v1beta1")
         if isinstance(istio := spec.pop("istio", None), dict):
             spec["oauthProxy"] = oauth_of(istio)
-        if "kubeRBACProxy" in kept and "oauthProxy" not in spec:
+        if "kubeRBACProxy" in kept and spec.get("oauthProxy") is None:
             spec["kubeRBACProxy"] = kept["kubeRBACProxy"]
         absent = kept.get("absent") or ()
         if "grpc" in absent and spec.get("grpc") in _EMPTY_GRPC:
@@ -91,19 +119,13 @@ def _restore_postgres(postgres: Object, kept: Object, same: bool, database_absen
 
 
 def _take_kept(obj: Object) -> Object:
-    """What an earlier conversion kept; the annotation goes. One that someone broke is as good as none."""
+    """What an earlier conversion kept; the annotation goes."""
+    kept = kept_of(obj)
     metadata = obj.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
-    if KEPT not in annotations:
-        return {}
-    text = annotations.pop(KEPT)
-    if not annotations:
+    if annotations.pop(KEPT, None) is not None and not annotations:
         metadata.pop("annotations", None)
-    try:
-        kept = json.loads(text)
-    except ValueError:
-        return {}
-    return kept if isinstance(kept, dict) and isinstance(kept.get("postgres", {}), dict) else {}
+    return kept
 
 
 def oauth_of(istio: Object) -> Object:
@@ -126,5 +148,5 @@ def _checked(spec: Any, obj: Object, source: str, target: str) -> None:
     if not isinstance(spec, dict):
         name = (obj.get("metadata") or {}).get("name", "")
         raise ConversionFailed(
-            f"failed to convert model registry {name} {source} spec to {target}: spec is no object but {spec!r}"
+            f"failed to convert model registry {name} {source} spec to {target}: spec is not an object but {spec!r}"
         )

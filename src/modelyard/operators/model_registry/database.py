@@ -12,6 +12,10 @@ from modelyard.operators.model_registry.api import KeyOf, ModelRegistrySpec, MyS
 from modelyard.operators.parts import build
 
 CERTIFICATE_MODE = 0o600
+PASSWORD_APART = "PGPASSWORD"
+"""The variable of a password that cannot stand in the address."""
+COLON = "%3A"
+"""Stands for a colon in a MySQL user: the address has no escapes of its own, and a colon ends the user name there."""
 
 
 @dataclass
@@ -61,7 +65,7 @@ def _postgres(postgres: Postgres, *, awkward_password: bool) -> Connection:
         made.variable("POSTGRES_PASSWORD", password)
         if awkward_password:
             # The client library reads this one where the URL holds no password, and takes it as it is.
-            made.variable("PGPASSWORD", password)
+            made.variable(PASSWORD_APART, password)
     if postgres.ssl_password_secret is not None:
         made.variable("POSTGRES_SSLPASSWORD", postgres.ssl_password_secret)
     if postgres.ssl_certificate_secret is not None:
@@ -73,7 +77,7 @@ def _postgres(postgres: Postgres, *, awkward_password: bool) -> Connection:
 
 
 def _mysql(mysql: MySQL) -> Connection:
-    user = mysql.username + (":$(MYSQL_PASSWORD)" if mysql.password_secret is not None else "")
+    user = mysql.username.replace(":", COLON) + (":$(MYSQL_PASSWORD)" if mysql.password_secret is not None else "")
     address = f"tcp({bracketed(mysql.host)}:{mysql.port})/{quote(mysql.database, safe='')}"
     made = Connection(
         ["--embedmd-database-type=mysql", f"--embedmd-database-dsn={user}@{address}?charset=utf8mb4"],

@@ -46,9 +46,9 @@ def with_proxy(spec: ModelRegistrySpec) -> ModelRegistrySpec:
 def effective(spec: ModelRegistrySpec, facts: Facts, names: Names) -> ModelRegistrySpec:
     """The spec with all run-time defaults; a generated database is spelled out as a connection."""
     settings = facts.settings
-    rest = replace(
-        spec.rest, resources=spec.rest.resources or REST_RESOURCES, image=spec.rest.image or settings.rest_image
-    )
+    # No resources at all (`{}`) is a choice, as upstream has it; only where nothing is said the defaults come.
+    resources = REST_RESOURCES if spec.rest.resources is None else spec.rest.resources
+    rest = replace(spec.rest, resources=resources, image=spec.rest.image or settings.rest_image)
     found = spec.postgres
     if found is not None and found.is_generated:
         found = generated(found, facts, names)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from modelyard.kube.kinds import Kind, Object
+from modelyard.kube import builtin
+from modelyard.kube.kinds import Object
 from modelyard.operators.model_registry.api import GROUP, ModelRegistry
 from modelyard.operators.model_registry.config import OPENSHIFT_ROUTES, Settings
-from modelyard.runtime.predecessor import Predecessor
+from modelyard.operators.parts.missing_references import Missing
+from modelyard.runtime.declaring.predecessor import Predecessor
 
 FINALIZER = f"{GROUP}/finalizer"
 NAMESPACE_LABEL = f"{GROUP}/namespace"
@@ -15,10 +17,7 @@ PLAIN_HTTP = f"{GROUP}/plain-http"
 """Annotation: `true` leaves a registry on OpenShift without the proxy that it would get."""
 DATABASE = f"{GROUP}/database"
 """Annotation on generated credentials: the database that they were made for."""
-CONFIG_DIGEST = f"{GROUP}/config-digest"
-"""Annotation on pods: changes with what their server reads only at start."""
 EXTERNAL_ADDRESS = "routing.opendatahub.io/external-address-rest"
-SERVING_CERT = "service.beta.openshift.io/serving-cert-secret-name"
 REQUIRED_SCC = {"openshift.io/required-scc": "restricted-v2"}
 DISPLAY_NAME = "openshift.io/display-name"
 DESCRIPTION = "openshift.io/description"
@@ -27,6 +26,7 @@ CREATED_BY = {"app.kubernetes.io/created-by": OPERATOR}
 UPSTREAM = Predecessor(
     name=OPERATOR,
     lease="85f368d1.opendatahub.io",
+    namespaces=("opendatahub", "redhat-ods-applications", "model-registry-operator-system"),
     managers=("manager",),
     labels=CREATED_BY,
     stop="kubectl -n {namespace} scale deployment model-registry-operator-controller-manager --replicas=0",
@@ -36,8 +36,12 @@ COMPONENT = "model-registry"
 INGRESS_NAMESPACES: Object = {"matchLabels": {"network.openshift.io/policy-group": "ingress"}}
 PLATFORM_NAMESPACES: Object = {"matchLabels": {"opendatahub.io/generated-namespace": "true"}}
 GRANT = "allow-gateway-httproutes"
+ReferenceGrant = builtin.ReferenceGrant
 
-ReferenceGrant = Kind("gateway.networking.k8s.io", "v1beta1", "ReferenceGrant", "referencegrants")
+
+def predecessor(settings: Settings) -> Predecessor:
+    """Whom we take over from, and where it may run under these settings."""
+    return UPSTREAM.also_in(settings.namespace, *settings.predecessor_namespaces)
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,12 @@ class Names:
 
     @property
     def auth_delegator(self) -> str:
+        """A ClusterRoleBinding: registries of this name in other namespaces have one of their own."""
+        return f"{self.old_auth_delegator}.{self.namespace}"
+
+    @property
+    def old_auth_delegator(self) -> str:
+        """The binding's name as upstream and our earlier versions have it."""
         return f"{self.name}-auth-delegator"
 
     @property
@@ -178,6 +188,8 @@ class Facts:
     """The database's password cannot stand in a URL as it is."""
     digest: str = ""
     """Of the Secrets and ConfigMaps that the server reads at start."""
+    missing: tuple[Missing, ...] = ()
+    """What the server reads at start and the cluster does not have."""
     database_digest: str = ""
     """Of the Secret that the generated database reads at start."""
     problems: tuple[str, ...] = field(default=())

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,10 +9,12 @@ from datetime import datetime
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Kind, Object
-from modelyard.kube.objects import annotations_of, spec_of
+from modelyard.kube.objects import annotations_of
+from modelyard.kube.openshift import is_openshift
+from modelyard.kube.secrets import encoded_value_of, text_of
 from modelyard.operators.model_registry.api import ModelRegistrySpec
 from modelyard.operators.model_registry.config import Settings
-from modelyard.operators.model_registry.database import references
+from modelyard.operators.model_registry.database import COLON, references
 from modelyard.operators.model_registry.effective import GENERATED_DATABASE, GENERATED_USER, effective
 from modelyard.operators.model_registry.facts import (
     DATABASE,
@@ -24,12 +24,14 @@ from modelyard.operators.model_registry.facts import (
     Names,
     ReferenceGrant,
 )
-from modelyard.operators.model_registry.server import REST
+from modelyard.operators.model_registry.server import REST, has_password_apart
 from modelyard.operators.parts.availability import SERVICE_NAME, rollout, unavailable_replicas, waiting_containers
+from modelyard.operators.parts.missing_references import Need, lasting_digest, missing
 from modelyard.operators.parts.network import BackendTLSPolicy
 from modelyard.operators.parts.platform import cluster_domain
 from modelyard.operators.parts.references import Fetched, digest, fetch
-from modelyard.runtime.world import World
+from modelyard.operators.parts.storage import class_of
+from modelyard.runtime.declaring.world import World
 
 _URL_SAFE = re.compile(r"[A-Za-z0-9._~-]*")
 _ALERT = "{{ALERT}}"
@@ -52,31 +54,34 @@ class Health:
 async def observe_facts(spec: ModelRegistrySpec, names: Names, settings: Settings, world: World) -> Facts:
     """What the cluster says."""
     namespace = names.namespace
-    openshift = world.serves(builtin.Route)
     claim = world.get(builtin.PersistentVolumeClaim, namespace, names.claim)
-    class_name = spec_of(claim or {}).get("storageClassName")
     generated = spec.postgres is not None and spec.postgres.is_generated
+    running = world.get(builtin.Deployment, namespace, names.name)
     read = await fetch(world, namespace, _places_read(spec, names, world))
     secret = read.get(builtin.Secret, namespace, names.credentials)
     serving = read.get(builtin.Secret, namespace, names.serving_cert)
     facts = Facts(
         settings,
-        openshift=openshift,
+        openshift=is_openshift(world),
         user_api=world.serves(builtin.Group),
         gateway=bool(settings.gateway_domain) and world.serves(builtin.HTTPRoute),
         grants=world.serves(ReferenceGrant) and world.get(ReferenceGrant, namespace, GRANT) is None,
         domain=settings.default_domain or cluster_domain(world),
-        serving_ca=str(((serving or {}).get("data") or {}).get("ca.crt") or ""),
+        serving_ca=encoded_value_of(serving, "ca.crt"),
         secret=secret,
-        credentials=_credentials(secret) if secret is not None else None,
+        credentials=_credentials(secret, claim, spec) if secret is not None else None,
         claim=claim,
-        storage_class=world.get(builtin.StorageClass, "", class_name) if class_name else None,
+        storage_class=class_of(claim, world),
     )
     deployed = effective(spec, facts, names)
+    needs = [Need(*reference) for reference in references(deployed)]
+    lacking = missing(read, namespace, needs)
+    username = [Need(builtin.Secret, names.credentials, "username")] if generated else []
     return replace(
         facts,
-        awkward_password=_is_awkward(deployed, namespace, read),
-        digest=digest(read, namespace, references(deployed)),
+        awkward_password=_is_awkward(deployed, namespace, read, running),
+        missing=() if generated and secret is None else (*lacking, *missing(read, namespace, username)),
+        digest=lasting_digest(digest(read, namespace, references(deployed)), running, lacking),
         database_digest=digest(read, namespace, [(builtin.Secret, names.credentials, "")]) if generated else "",
         problems=tuple(_problems(spec, facts)),
     )
@@ -92,30 +97,36 @@ def _places_read(spec: ModelRegistrySpec, names: Names, world: World) -> Iterato
         yield builtin.Secret, names.serving_cert
 
 
-def _credentials(secret: Object) -> Credentials:
-    username = decoded(secret, "username") or GENERATED_USER
-    return Credentials(username, annotations_of(secret).get(DATABASE) or GENERATED_DATABASE)
+def _credentials(secret: Object, claim: Object | None, spec: ModelRegistrySpec) -> Credentials:
+    """The database has the name that it was made with. A Secret of ours says it, else the volume does; one that is older
+    than both holds the database of upstream's name."""
+    username = text_of(secret, "username") or GENERATED_USER
+    recorded = annotations_of(secret).get(DATABASE) or annotations_of(claim or {}).get(DATABASE)
+    asked = spec.postgres.database if spec.postgres is not None and claim is None else None
+    return Credentials(username, recorded or asked or GENERATED_DATABASE)
 
 
-def _is_awkward(spec: ModelRegistrySpec, namespace: str, read: Fetched) -> bool:
+def _is_awkward(spec: ModelRegistrySpec, namespace: str, read: Fetched, running: Object | None) -> bool:
+    """While the password is not there, as the running server has it: it must not restart for that."""
     source = spec.postgres.password_secret if spec.postgres else None
-    secret = read.get(builtin.Secret, namespace, source.name) if source else None
-    return secret is not None and source is not None and not _URL_SAFE.fullmatch(decoded(secret, source.key))
-
-
-def decoded(secret: Object, key: str) -> str:
-    """A value of a Secret as text; empty where it is none."""
-    try:
-        return base64.b64decode((secret.get("data") or {}).get(key) or "", validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
-        return ""
+    if source is None:
+        return False
+    if missing(read, namespace, [Need(builtin.Secret, source.name, source.key)]):
+        return has_password_apart(running)
+    secret = read.get(builtin.Secret, namespace, source.name) or {}
+    return not _URL_SAFE.fullmatch(text_of(secret, source.key))
 
 
 def _problems(spec: ModelRegistrySpec, facts: Facts) -> Iterator[str]:
-    yield from ignored_fields(spec)
+    yield from doubtful_fields(spec)
     if facts.openshift and spec.rest.service_route == "enabled" and spec.kube_rbac_proxy is not None:
         yield (
             "spec.rest.serviceRoute is enabled, but the proxy leaves no plain port that a Route could lead to; none is made"
+        )
+    if not facts.openshift and spec.kube_rbac_proxy is not None and (domain := spec.kube_rbac_proxy.domain):
+        yield (
+            f"spec.kubeRBACProxy.domain is {domain}, but this cluster has no Routes, so no host of it leads to the registry; "
+            "set GATEWAY_DOMAIN or make an Ingress to the Service"
         )
     asked, made = spec.postgres, facts.credentials
     if asked is None or made is None:
@@ -128,8 +139,8 @@ def _problems(spec: ModelRegistrySpec, facts: Facts) -> Iterator[str]:
             yield f"spec.postgres.{field} is {wish}, but the generated database was made with {is_now}; that is kept"
 
 
-def ignored_fields(spec: ModelRegistrySpec) -> Iterator[str]:
-    """Fields that are accepted for old manifests' sake and do nothing."""
+def doubtful_fields(spec: ModelRegistrySpec) -> Iterator[str]:
+    """Fields that are accepted and may not do what their author thinks."""
     grpc = spec.grpc
     ignored = {
         "spec.grpc": grpc is not None and (grpc.port not in (0, 9090) or grpc.image or grpc.resources),
@@ -141,6 +152,11 @@ def ignored_fields(spec: ModelRegistrySpec) -> Iterator[str]:
     for field, is_set in ignored.items():
         if is_set:
             yield f"{field} is ignored: the server creates and upgrades its schema by itself and has no gRPC port"
+    if spec.postgres is None and spec.mysql is not None and ":" in (user := spec.mysql.username):
+        yield (
+            f"spec.mysql.username {user} has a colon, which the server gets as {COLON}: an image that does not decode "
+            "this cannot log in; use a user name without a colon there"
+        )
 
 
 async def observe_health(names: Names, world: World) -> Health:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from modelyard.kube.kinds import Object
+from modelyard.kube.objects import lookup
 from modelyard.operators.model_registry.api import ModelRegistrySpec
-from modelyard.operators.model_registry.database import CERTIFICATE_MODE, Connection, connection
-from modelyard.operators.model_registry.facts import CONFIG_DIGEST, REQUIRED_SCC, Facts, Names
+from modelyard.operators.model_registry.database import CERTIFICATE_MODE, PASSWORD_APART, Connection, connection
+from modelyard.operators.model_registry.facts import REQUIRED_SCC, Facts, Names
 from modelyard.operators.parts import build, rbac_proxy, security
+from modelyard.operators.parts.images import pull_policy
+from modelyard.operators.parts.references import digest_annotation
 
 REST = "rest-container"
 _CERTIFICATE = "/etc/tls/private-cert"
@@ -16,14 +19,13 @@ _KEY = "/etc/tls/private-key"
 def server_deployment(spec: ModelRegistrySpec, facts: Facts, names: Names) -> Object:
     """The Deployment of an effective spec."""
     database = connection(spec, awkward_password=facts.awkward_password)
-    digest = {CONFIG_DIGEST: facts.digest} if facts.digest else {}
     made = build.deployment(
         names.name,
         names.namespace,
         labels=names.labels(names.name),
         replicas=1,
         selector=names.pods,
-        pod_annotations={**REQUIRED_SCC, **digest},
+        pod_annotations={**REQUIRED_SCC, **digest_annotation(facts.digest)},
         pod=build.filled(
             serviceAccountName=names.name,
             securityContext=security.pod(None if facts.openshift else security.SERVER_GROUP),
@@ -35,6 +37,13 @@ def server_deployment(spec: ModelRegistrySpec, facts: Facts, names: Names) -> Ob
     return made
 
 
+def has_password_apart(deployment: Object | None) -> bool:
+    """Does the server of this Deployment get its password beside the address?"""
+    containers = lookup(deployment or {}, "spec", "template", "spec", "containers") or ()
+    found = (one for container in containers if container.get("name") == REST for one in container.get("env") or ())
+    return any(one.get("name") == PASSWORD_APART for one in found)
+
+
 def _rest(spec: ModelRegistrySpec, database: Connection) -> Object:
     def probe(path: str, initial_delay: int, period: int, failure: int) -> Object:
         return build.probe(path, "http-api", initial_delay=initial_delay, timeout=5, period=period, failure=failure)
@@ -43,6 +52,7 @@ def _rest(spec: ModelRegistrySpec, database: Connection) -> Object:
     return build.filled(
         name=REST,
         image=spec.rest.image,
+        imagePullPolicy=pull_policy(spec.rest.image or ""),
         command=["/model-registry", "proxy"],
         args=["--hostname=0.0.0.0", f"--port={spec.rest.port}", *database.args],
         env=database.env,

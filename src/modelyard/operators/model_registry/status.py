@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from modelyard.kube import builtin
@@ -15,18 +15,24 @@ from modelyard.operators.model_registry.effective import spec_defaults
 from modelyard.operators.model_registry.observe import Health
 from modelyard.operators.model_registry.server import REST
 from modelyard.operators.parts import availability, rbac_proxy
-from modelyard.runtime.desired import Live
+from modelyard.operators.parts.conditions import failures_to_tell
+from modelyard.operators.parts.missing_references import Missing, remedies
+from modelyard.runtime.declaring.desired import Live
 
 COOLDOWN = 5.0
 """So many seconds after it came up a Deployment counts as available: it may fall over at once."""
 AVAILABLE = "Deployment is available"
 CREATING = ("CreatingDeployment", "Creating deployment")
 UPDATING = ("UpdatingDeployment", "Updating deployment")
+NOT_OUR_ACCOUNT = (
+    "nothing is started: a ServiceAccount named {name} exists in the namespace and is not this registry's, so the server would "
+    "run with its rights; give the registry another name, or delete the ServiceAccount"
+)
 CREATED = ("CreatedDeployment", "Deployment was successfully created")
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Availability:
     """Whether something is there to be used, and if not, why."""
 
     ok: bool
@@ -36,10 +42,12 @@ class Verdict:
 
 def registry_status(wanted: Wanted, health: Health, live: Live, before: Mapping[tuple[Kind, Key], str]) -> Object:
     """The status of a complete pass; `before` has the versions that the children had."""
-    verdict = _failed(live) or _availability(wanted, health, live)
+    verdict = _failed(live) or _incomplete(wanted, live) or _availability(wanted, health, live)
     proxied: list[Object] = []
     if wanted.deployed.kube_rbac_proxy is not None:
-        proxy = _proxy(wanted, health, live) if verdict.ok else Verdict(False, "ResourcesUnavailable", verdict.message)
+        proxy = (
+            _proxy(wanted, health, live) if verdict.ok else Availability(False, "ResourcesUnavailable", verdict.message)
+        )
         proxied.append(_condition("KubeRBACProxyAvailable", proxy))
         verdict = proxy if verdict.ok and not proxy.ok else verdict
     listed = hosts(wanted)
@@ -47,11 +55,24 @@ def registry_status(wanted: Wanted, health: Health, live: Live, before: Mapping[
         "hosts": listed,
         "hostsStr": ",".join(listed),
         "specDefaults": spec_defaults(wanted.stored, wanted.deployed),
-        "conditions": [_progress(live, before), _condition("Available", verdict), *proxied],
+        "conditions": [
+            _progress(live, before),
+            _condition("Available", verdict),
+            *proxied,
+            *_references_found(wanted.facts.missing),
+        ],
     }
 
 
-def _condition(type: str, verdict: Verdict) -> Object:
+def _references_found(lacking: Sequence[Missing]) -> list[Object]:
+    """The condition that names what is missing; there, as False, only while something is."""
+    if not lacking:
+        return []
+    message = f"{remedies(lacking)}. A server that runs goes on with what it read at its start; one that starts waits for this"
+    return [condition("ReferencesFound", False, "Missing", message)]
+
+
+def _condition(type: str, verdict: Availability) -> Object:
     return condition(type, verdict.ok, verdict.reason, verdict.message)
 
 
@@ -75,45 +96,61 @@ def _progress(live: Live, before: Mapping[tuple[Kind, Key], str]) -> Object:
     return condition("Progressing", moving, reason, message)
 
 
-def _failed(live: Live) -> Verdict | None:
-    failures = [failure for failure in live.failures if failure.reason != "NotServed"]
+def _failed(live: Live) -> Availability | None:
+    failures = failures_to_tell(live)
     if not failures:
         return None
+    for failure in failures:
+        if failure.kind == builtin.ServiceAccount and failure.reason == "Foreign":
+            return _down(NOT_OUR_ACCOUNT.format(name=failure.key.name))
     said = "; ".join(f"{f.kind.kind} {f.key.name}: {f.message}" for f in failures)
-    return Verdict(False, "DeploymentUnavailable", f"unexpected reconcile error: {said}")
+    return Availability(False, "DeploymentUnavailable", f"unexpected reconcile error: {said}")
 
 
-def _availability(wanted: Wanted, health: Health, live: Live) -> Verdict:
+def _incomplete(wanted: Wanted, live: Live) -> Availability | None:
+    """Nothing is started while what was provided for the database lacks something."""
+    if not live.waiting or not wanted.facts.missing:
+        return None
+    return Availability(False, "ConfigurationError", remedies(wanted.facts.missing))
+
+
+def _availability(wanted: Wanted, health: Health, live: Live) -> Availability:
     names = wanted.names
     deployment = live.get(builtin.Deployment, names.namespace, names.name)
     state = availability.rollout(deployment)
     if not state.available:
-        return _unavailable(health, deployment, state)
+        return _unavailable(wanted, health, deployment, state)
     if not health.slices:
         return _down(f'Service endpoints not found: endpoints "{names.name}" not found')
     if not availability.has_ready_address(health.slices):
         return _down("Service endpoints not ready - no ready addresses available")
     if availability.cooling(state, health.now, COOLDOWN) > 0:
-        return Verdict(False, "DeploymentCooldown", "Deployment only recently available")
-    return Verdict(True, "DeploymentAvailable", AVAILABLE)
+        return Availability(False, "DeploymentCooldown", "Deployment only recently available")
+    return Availability(True, "DeploymentAvailable", AVAILABLE)
 
 
-def _unavailable(health: Health, deployment: Object | None, state: availability.Rollout) -> Verdict:
+def _unavailable(
+    wanted: Wanted, health: Health, deployment: Object | None, state: availability.Rollout
+) -> Availability:
     if health.alert:
-        return Verdict(False, "ResourcesAlert", f"rest container alert: {health.alert}")
+        return Availability(False, "ResourcesAlert", f"rest container alert: {health.alert}")
     if health.database_error:
-        return Verdict(False, "ConfigurationError", f"database configuration error: {health.database_error}")
+        return Availability(False, "ConfigurationError", f"database configuration error: {health.database_error}")
     missing = availability.unavailable_replicas(deployment)
-    detail = availability.pods_problem(health.pods) if missing else ""
-    counted = f"{missing} containers unavailable" if missing else ""
-    return _down(f"Deployment is unavailable: {detail or state.message or counted}")
+    if not missing:
+        return _down(f"Deployment is unavailable: {state.message}")
+    if detail := availability.pods_problem(health.pods):
+        return _down(f"Deployment is unavailable: {detail}")
+    # Upstream says only how many; who asks for the reason finds it behind.
+    why = availability.pending_problem(health.pods) or remedies(wanted.facts.missing) or state.message
+    return _down(": ".join(filter(None, ("Deployment is unavailable", f"{missing} containers unavailable", why))))
 
 
-def _down(message: str) -> Verdict:
-    return Verdict(False, "DeploymentUnavailable", message)
+def _down(message: str) -> Availability:
+    return Availability(False, "DeploymentUnavailable", message)
 
 
-def _proxy(wanted: Wanted, health: Health, live: Live) -> Verdict:
+def _proxy(wanted: Wanted, health: Health, live: Live) -> Availability:
     names = wanted.names
     problem = availability.containers_problem(
         health.pods, names.name, (REST, rbac_proxy.CONTAINER), f"{rbac_proxy.CONTAINER} proxy unavailable"
@@ -122,8 +159,8 @@ def _proxy(wanted: Wanted, health: Health, live: Live) -> Verdict:
         admitted, why = availability.route_problem(live.get(builtin.Route, names.namespace, names.https_route))
         problem = "" if admitted else f"KubeRBACProxy Route {names.https_route} is unavailable: {why}"
     if problem:
-        return Verdict(False, "ResourcesUnavailable", problem)
-    return Verdict(True, "ResourcesAvailable", "kube-rbac-proxy was successfully created")
+        return Availability(False, "ResourcesUnavailable", problem)
+    return Availability(True, "ResourcesAvailable", "kube-rbac-proxy was successfully created")
 
 
 def invalid_status(registry: ModelRegistry, message: str) -> Object:
@@ -131,13 +168,15 @@ def invalid_status(registry: ModelRegistry, message: str) -> Object:
     return _with(registry, condition("Available", False, "ConfigurationError", message))
 
 
-def finalizing_status(registry: ModelRegistry, *, done: bool) -> Object:
-    """The status of a registry that is being deleted."""
+def finalizing_status(registry: ModelRegistry, *, done: bool, waiting: str = "") -> Object:
+    """The status of a registry that is being deleted; `waiting` says for what."""
     name = registry.name
     if done:
         message = f"Finalizer operations for custom resource {name} were successfully accomplished"
         return _with(registry, condition("Degraded", True, "Finalizing", message))
     message = f"Performing finalizer operations for the custom resource: {name} "
+    if waiting:
+        message += f"- waiting for {waiting}"
     return _with(registry, condition("Degraded", "Unknown", "Finalizing", message))
 
 

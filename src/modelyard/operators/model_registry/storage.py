@@ -11,11 +11,11 @@ from modelyard.kube.objects import annotations_of, conditions_of, key_of, name_o
 from modelyard.kube.times import format_time, parse_time
 from modelyard.operators.model_registry.api import GROUP, MODEL_REGISTRY
 from modelyard.operators.model_registry.config import Settings
-from modelyard.operators.model_registry.facts import OPERATOR, UPSTREAM
+from modelyard.operators.model_registry.facts import OPERATOR, predecessor
 from modelyard.operators.parts import build
-from modelyard.runtime.controller import Controller, Fixed, Owns, Permission, Watch
-from modelyard.runtime.desired import Child, Desired, Edit, Policy
-from modelyard.runtime.world import World
+from modelyard.runtime.declaring.controller import Controller, Fixed, Owns, Permission, Watch
+from modelyard.runtime.declaring.desired import Child, Desired, Edit, Policy
+from modelyard.runtime.declaring.world import World
 
 CRD = f"{MODEL_REGISTRY.plural}.{GROUP}"
 DOMAIN = "storage-migration.opendatahub.io"
@@ -49,7 +49,7 @@ def storage_controller(settings: Settings) -> Controller:
                 names=(CRD,),
             ),
         ],
-        predecessor=UPSTREAM,
+        predecessor=predecessor(settings),
     )
 
     @controller.reconcile

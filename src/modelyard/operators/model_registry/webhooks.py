@@ -7,26 +7,33 @@ from dataclasses import replace
 
 import msgspec
 
-from modelyard.kube.builtin import Route
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.objects import annotations_of, name_of, namespace_of, spec_of, status_of
+from modelyard.kube.openshift import is_openshift
 from modelyard.operators.model_registry.api import (
     GROUP,
     MODEL_REGISTRY,
     ModelRegistry,
     ModelRegistrySpec,
-    OldModelRegistry,
 )
 from modelyard.operators.model_registry.config import Settings
-from modelyard.operators.model_registry.conversion import convert, oauth_of
+from modelyard.operators.model_registry.conversion import (
+    BETA,
+    convert,
+    keeps_generated_database,
+    kept_of,
+    oauth_of,
+    with_kept,
+)
 from modelyard.operators.model_registry.facts import PLAIN_HTTP
-from modelyard.operators.model_registry.observe import ignored_fields
-from modelyard.operators.model_registry.rules import AnySpec, collisions, name_errors, spec_errors
+from modelyard.operators.model_registry.observe import doubtful_fields
+from modelyard.operators.model_registry.rules import collisions, name_errors, spec_errors
 from modelyard.runtime.webhooks import (
     AdmissionRequest,
     Allowed,
     Answer,
     Conversion,
+    ConversionFailed,
     Denied,
     FieldError,
     Webhook,
@@ -91,16 +98,13 @@ def fill_in(request: AdmissionRequest, settings: Settings) -> Answer:
     rest = spec.setdefault("rest", {})
     if isinstance(rest, dict) and not rest.get("serviceRoute"):
         rest["serviceRoute"] = "disabled"
-    _drop_empty_databases(spec, old=request.kind.version == _OLD)
-    if request.kind.version == _OLD:
-        if isinstance(istio := spec.pop("istio", None), dict):
-            spec["oauthProxy"] = oauth_of(istio)
-        place = "oauthProxy"
-    else:
-        if isinstance(oauth := spec.pop("oauthProxy", None), dict):
-            spec.setdefault("kubeRBACProxy", {name: value for name, value in oauth.items() if name != "image"})
-        place = "kubeRBACProxy"
-    if request.reader.serves(Route) and spec.get(place) is None and annotations_of(obj).get(PLAIN_HTTP) != "true":
+    old = request.kind.version == _OLD
+    if old:
+        with_kept(obj, request.old)
+    _drop_empty_databases(spec, generated=old and keeps_generated_database(obj))
+    place = _move_proxy(spec, old=old)
+    proxied = spec.get(place) is not None or (old and "kubeRBACProxy" in kept_of(obj))
+    if is_openshift(request.reader) and not proxied and annotations_of(obj).get(PLAIN_HTTP) != "true":
         spec[place] = {}
     proxy = spec.get(place)
     if isinstance(proxy, dict) and not proxy.get("serviceRoute"):
@@ -109,10 +113,22 @@ def fill_in(request: AdmissionRequest, settings: Settings) -> Answer:
     return obj
 
 
-def _drop_empty_databases(spec: Object, *, old: bool) -> None:
+def _move_proxy(spec: Object, *, old: bool) -> str:
+    """Where the proxy stands in this version, once an older form has moved there. Where the place is taken both stay:
+    the schema refuses that with a rule of its own."""
+    before, place = ("istio", "oauthProxy") if old else ("oauthProxy", "kubeRBACProxy")
+    found = spec.get(before)
+    if isinstance(found, dict) and spec.get(place) is None:
+        del spec[before]
+        spec[place] = oauth_of(found) if old else {name: value for name, value in found.items() if name != "image"}
+    return place
+
+
+def _drop_empty_databases(spec: Object, *, generated: bool) -> None:
+    """`generated`: the object asks for a generated database in a place of its own."""
     postgres, mysql = spec.get("postgres"), spec.get("mysql")
-    places = ("host", "hostAddress") if old else ("host", "hostAddress", "generateDeployment")
-    if isinstance(postgres, dict) and not any(postgres.get(place) for place in places):
+    places = ("host", "hostAddress", "generateDeployment")
+    if isinstance(postgres, dict) and not generated and not any(postgres.get(place) for place in places):
         del spec["postgres"]
     if isinstance(mysql, dict) and not mysql.get("host"):
         del spec["mysql"]
@@ -138,23 +154,24 @@ def check(request: AdmissionRequest, settings: Settings) -> Answer:
     name, namespace = request.name or name_of(obj), request.namespace or namespace_of(obj)
     try:
         spec = _typed(obj, request.kind.version)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, ConversionFailed) as error:
         return _denied(name, [FieldError("spec", f"Invalid value: {error}")])
     if request.operation == "CREATE":
         if (twin := _twin(request, name, namespace)) is not None:
             text = f'Duplicate value: "registry named {name} already exists in namespace {twin}"'
             return _denied(name, [FieldError("metadata.name", text, "FieldValueDuplicate")])
-        errors = [*_place_errors(namespace, settings), *spec_errors(spec), *name_errors(name, spec)]
+        errors = [*_place_errors(namespace, settings), *spec_errors(spec), *name_errors(name)]
     else:
         errors = [*spec_errors(spec)]
     errors += collisions(name, spec, _others(request, name, namespace))
     if errors:
         return _denied(name, errors)
-    return Allowed(warnings=list(ignored_fields(spec)) if isinstance(spec, ModelRegistrySpec) else [])
+    return Allowed(warnings=list(doubtful_fields(spec)) if spec is not None else [])
 
 
-def _typed(obj: Object, version: str) -> AnySpec:
-    return OldModelRegistry.parse(obj).spec if version == _OLD else ModelRegistry.parse(obj).spec
+def _typed(obj: Object, version: str) -> ModelRegistrySpec | None:
+    """The spec as it will be stored: what is wrong with it is wrong in whatever version it was written."""
+    return ModelRegistry.parse(convert(obj, BETA) if version == _OLD else obj).spec
 
 
 def _denied(name: str, errors: list[FieldError]) -> Denied:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from modelyard.kube.conditions import find_condition
 from modelyard.kube.kinds import Object
-from modelyard.kube.objects import conditions_of, is_deleting, lookup, name_of, spec_of, status_of
+from modelyard.kube.objects import conditions_of, generation_of, is_deleting, lookup, name_of, spec_of, status_of
 from modelyard.kube.times import parse_time
 
 SERVICE_NAME = "kubernetes.io/service-name"
@@ -18,7 +18,7 @@ _STARTING = frozenset(("", "ContainerCreating", "PodInitializing"))
 
 @dataclass(frozen=True)
 class Rollout:
-    """What a Deployment's own conditions say."""
+    """Whether a Deployment is up, and if not, why."""
 
     available: bool
     message: str = ""
@@ -26,6 +26,7 @@ class Rollout:
 
 
 def rollout(deployment: Object | None) -> Rollout:
+    """What a Deployment's own conditions say."""
     if deployment is None:
         return Rollout(False, "Deployment not found")
     conditions = conditions_of(deployment)
@@ -40,6 +41,29 @@ def rollout(deployment: Object | None) -> Rollout:
     since = found.get("lastTransitionTime")
     available = found.get("status") == "True"
     return Rollout(available, str(found.get("message") or ""), parse_time(since) if since else None)
+
+
+def complete_rollout(deployment: Object | None, name: str) -> Rollout:
+    """Available means here: the present template, all of it, and nothing older left. Then the version that answers is the one
+    asked for. `name` says whose deployment it is, for people."""
+    if deployment is None:
+        return Rollout(False, f"{name} deployment does not exist yet")
+    status, asked = status_of(deployment), spec_of(deployment).get("replicas")
+    desired = 1 if asked is None else int(asked)
+    ready, updated, total = (int(status.get(f) or 0) for f in ("readyReplicas", "updatedReplicas", "replicas"))
+    if desired == 0:
+        return Rollout(False, f"{name} deployment scaled to zero replicas")
+    if ready < desired:
+        why = f"{ready}/{desired} replicas ready"
+    elif int(status.get("observedGeneration") or 0) < generation_of(deployment):
+        why = "the Deployment controller has not seen the last change yet"
+    elif updated < desired:
+        why = f"{updated}/{desired} replicas updated"
+    elif total > updated:
+        why = f"{total - updated} replicas of the version before still run"
+    else:
+        return Rollout(True)
+    return Rollout(False, f"{name} deployment not ready: {why}")
 
 
 def cooling(state: Rollout, now: datetime, seconds: float) -> float:
@@ -72,6 +96,15 @@ def pods_problem(pods: Sequence[Object]) -> str:
         ready = find_condition(conditions_of(pod), "Ready")
         if ready is not None and ready.get("status") == "False":
             return f"pod {name_of(pod)} containers not ready: {_why(ready)}"
+    return ""
+
+
+def pending_problem(pods: Sequence[Object]) -> str:
+    """Why a pod has no place to run, in the scheduler's words; empty where all have one."""
+    for pod in pods:
+        scheduled = find_condition(conditions_of(pod), "PodScheduled")
+        if scheduled is not None and scheduled.get("status") == "False":
+            return f"pod {name_of(pod)} is not scheduled: {_why(scheduled)}"
     return ""
 
 

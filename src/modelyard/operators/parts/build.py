@@ -7,6 +7,7 @@ from typing import Any
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Kind, Object
+from modelyard.kube.openshift import SERVING_CERTIFICATE
 
 Labels = Mapping[str, str]
 
@@ -41,6 +42,7 @@ def deployment(
     selector: Labels,
     pod: Object,
     labels: Labels | None = None,
+    annotations: Labels | None = None,
     replicas: int | None = None,
     strategy: Object | None = None,
     pod_labels: Labels | None = None,
@@ -52,7 +54,7 @@ def deployment(
         "spec": pod,
     }
     spec = present(replicas=replicas, strategy=strategy, selector={"matchLabels": dict(selector)}, template=template)
-    return obj(builtin.Deployment, name, namespace, labels, spec=spec)
+    return obj(builtin.Deployment, name, namespace, labels, annotations, spec=spec)
 
 
 def service(
@@ -65,7 +67,11 @@ def service(
     annotations: Labels | None = None,
     type: str | None = "ClusterIP",
     cluster_ip: str | None = None,
+    serving_certificate: str = "",
 ) -> Object:
+    """`serving_certificate` names the Secret that the Service wants; its controller declares `Owns(Service, serving_certificates=True)`."""
+    if serving_certificate:
+        annotations = {SERVING_CERTIFICATE: serving_certificate, **(annotations or {})}
     spec = present(type=type, clusterIP=cluster_ip, selector=dict(selector), ports=list(ports))
     return obj(builtin.Service, name, namespace, labels, annotations, spec=spec)
 

@@ -1,23 +1,12 @@
-"""The images that operators put into pods by default, and the versions in them (`images.toml`, which local recipes share)."""
+"""When a container's image is pulled. Pure."""
 
 from __future__ import annotations
 
-import tomllib
-from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 
-
-@dataclass(frozen=True)
-class Pin:
-    """An image without tag, and the version that goes with it on a cluster."""
-
-    image: str
-    version: str
-
-
-@cache
-def pin(name: str) -> Pin:
-    text = resources.files("modelyard").joinpath("images.toml").read_text(encoding="utf-8")
-    entry = tomllib.loads(text)[name]
-    return Pin(entry["image"], entry["cluster"])
+def pull_policy(image: str) -> str:
+    """What the API fills in for a new container. Operators say it, because the API fills it in only once: a container whose
+    image changes later would keep the policy of its first image."""
+    name, _, digest = image.partition("@")
+    _, colon, tag = name.rpartition("/")[2].partition(":")
+    is_moving = tag == "latest" if colon else not digest
+    return "Always" if is_moving else "IfNotPresent"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from modelyard.kube.kinds import Kind
 from modelyard.kube.objects import spec_of
-from modelyard.runtime.world import World
+from modelyard.runtime.declaring.world import World
 
 Auth = Kind("services.platform.opendatahub.io", "v1alpha1", "Auth", "auths", namespaced=False)
 """Who may use and who administers the platform."""

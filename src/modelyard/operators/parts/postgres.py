@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from modelyard.kube.kinds import Object
 from modelyard.operators.parts import build, security
 from modelyard.operators.parts.build import Labels
+from modelyard.operators.parts.images import pull_policy
 from modelyard.operators.parts.network import network_policy, tcp
 
 PORT = 5432
@@ -56,7 +57,7 @@ def deployment(database: Database) -> Object:
     container = build.present(
         name=database.container,
         image=database.image,
-        imagePullPolicy=database.pull_policy,
+        imagePullPolicy=database.pull_policy or pull_policy(database.image),
         env=list(database.env),
         ports=[{"containerPort": PORT, "protocol": "TCP"}],
         resources=RESOURCES,

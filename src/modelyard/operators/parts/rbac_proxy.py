@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from modelyard.kube.kinds import Object
 from modelyard.operators.parts import build, security
 from modelyard.operators.parts.build import Labels
-from modelyard.runtime.controller import Permission
+from modelyard.operators.parts.images import pull_policy
+from modelyard.runtime.declaring.controller import Permission
 
 CONTAINER = "kube-rbac-proxy"
 HEALTH_PORT = 8888
@@ -49,6 +50,7 @@ def container(sidecar: Sidecar, mounts: list[Object]) -> Object:
     return {
         "name": CONTAINER,
         "image": sidecar.image,
+        "imagePullPolicy": pull_policy(sidecar.image),
         "args": [
             f"--secure-listen-address=0.0.0.0:{sidecar.port}",
             f"--upstream=http://127.0.0.1:{sidecar.upstream_port}/",
@@ -90,7 +92,7 @@ def config_map(name: str, namespace: str, service: str, labels: Labels) -> Objec
 
 
 def auth_delegator(name: str, account: str, namespace: str, labels: Labels) -> Object:
-    """Lets the proxy ask the API who a caller is and what he may do."""
+    """Lets the proxy ask the API who a caller is and what the caller may do."""
     subjects = [build.service_account_subject(account, namespace)]
     return build.cluster_role_binding(name, AUTH_DELEGATOR, subjects, labels)
 
@@ -100,4 +102,4 @@ GRANTED = (
     Permission(("authentication.k8s.io",), ("tokenreviews",), ("create",)),
     Permission(("authorization.k8s.io",), ("subjectaccessreviews",), ("create",)),
 )
-"""What is granted to those who stand behind a proxy, and to the proxy: the API lets nobody give what he has not."""
+"""What is granted to those who stand behind a proxy, and to the proxy: the API lets nobody grant what they do not have."""

@@ -9,10 +9,14 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from modelyard.kube.kinds import Kind, Object
-from modelyard.runtime.world import World
+from modelyard.runtime.declaring.world import World
 
 Reference: TypeAlias = tuple[Kind, str, str]
 """`(kind, name, key)`; an empty key means all of it."""
+
+
+CONFIG_DIGEST = "modelyard.dev/config-digest"
+"""Pod annotation that changes with the Secrets and ConfigMaps that a server reads only at start."""
 
 
 class Getter(Protocol):
@@ -50,3 +54,8 @@ def digest(getter: Getter, namespace: str, references: Iterable[Reference]) -> s
     if not found:
         return ""
     return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def digest_annotation(digest: str) -> dict[str, str]:
+    """For a server's pods; nothing while nothing was read."""
+    return {CONFIG_DIGEST: digest} if digest else {}

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from modelyard.kube import quantities
+from modelyard.kube import builtin, quantities
 from modelyard.kube.kinds import Object
 from modelyard.kube.objects import spec_of, status_of
-from modelyard.runtime.desired import Child
+from modelyard.runtime.declaring.desired import Child
+from modelyard.runtime.declaring.world import World
+
+
+def class_of(claim: Object | None, world: World) -> Object | None:
+    """The storage class that an existing claim names."""
+    name = spec_of(claim or {}).get("storageClassName")
+    return world.get(builtin.StorageClass, "", name) if name else None
 
 
 def kept_claim(asked: Object, live: Object | None, storage_class: Object | None, *, keep: bool = True) -> Child:

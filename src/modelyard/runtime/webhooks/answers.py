@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from modelyard.kube.kinds import Kind, Object
+from modelyard.runtime.webhooks.access_review import AccessReviews, NobodyToAsk, NotAsked
 from modelyard.runtime.webhooks.declarations import (
     AdmissionRequest,
     Allowed,
@@ -21,6 +22,7 @@ from modelyard.runtime.webhooks.declarations import (
     Denied,
     HookReader,
     NothingToRead,
+    NotReadable,
     Webhook,
 )
 
@@ -28,19 +30,24 @@ log = logging.getLogger(__name__)
 
 
 class BadReview(ValueError):
-    """A request that is no review we understand; it is answered with a 400 and this message."""
+    """A request that is not a review we understand; it is answered with a 400 and this message."""
 
 
-async def answer_admission(webhook: Webhook, body: bytes, reader: HookReader | None = None) -> bytes:
+async def answer_admission(
+    webhook: Webhook, body: bytes, reader: HookReader | None = None, access: AccessReviews | None = None
+) -> bytes:
     """The AdmissionReview that answers another. Whatever the handler does, the API gets a proper answer."""
     review, request = _review(body, "AdmissionReview", "admission.k8s.io", ("v1", "v1beta1"))
-    asked = _request(request, reader or NothingToRead())
+    asked = _request(request, reader or NothingToRead(), access or NobodyToAsk())
     sent = copy.deepcopy(asked.object)
     try:
+        await asked.reader.wait_readable()
         answer = webhook.handler(asked)
         if inspect.isawaitable(answer):
             answer = await answer
         response = _response(webhook, sent, answer)
+    except (NotReadable, NotAsked) as error:
+        response = _refusal(Denied(str(error), code=503, reason="ServiceUnavailable"))
     except Exception as error:
         log.exception("webhook %s failed on %s %s/%s", webhook.name, asked.kind.kind, asked.namespace, asked.name)
         message = f"webhook {webhook.name} failed: {type(error).__name__}: {error}"
@@ -99,9 +106,9 @@ def _review(body: bytes, kind: str, group: str, versions: tuple[str, ...]) -> tu
     try:
         review = msgspec.json.decode(body)
     except msgspec.MsgspecError as error:
-        raise BadReview(f"the body is no JSON: {error}") from None
+        raise BadReview(f"the body is not JSON: {error}") from None
     if not isinstance(review, dict) or review.get("kind") != kind:
-        raise BadReview(f"the body is no {kind}")
+        raise BadReview(f"the body is not of kind {kind}")
     if review.get("apiVersion") not in {f"{group}/{version}" for version in versions}:
         raise BadReview(f"{kind} of version {review.get('apiVersion')!r} is not understood, only {group}/v1")
     request = review.get("request")
@@ -110,7 +117,7 @@ def _review(body: bytes, kind: str, group: str, versions: tuple[str, ...]) -> tu
     return review, request
 
 
-def _request(request: Object, reader: HookReader) -> AdmissionRequest:
+def _request(request: Object, reader: HookReader, access: AccessReviews) -> AdmissionRequest:
     operation = request.get("operation")
     if operation not in ("CREATE", "UPDATE", "DELETE", "CONNECT"):
         raise BadReview(f"operation {operation!r} is none of CREATE, UPDATE, DELETE, CONNECT")
@@ -129,16 +136,19 @@ def _request(request: Object, reader: HookReader) -> AdmissionRequest:
         subresource=request.get("subResource") or "",
         user=user.get("username", ""),
         groups=tuple(user.get("groups") or ()),
+        user_uid=user.get("uid") or "",
+        user_extra=_mapping(user, "extra"),
         dry_run=bool(request.get("dryRun")),
         uid=request["uid"],
         reader=reader,
+        access=access,
     )
 
 
 def _mapping(request: Object, name: str) -> Object:
     value = request.get(name)
     if value is not None and not isinstance(value, dict):
-        raise BadReview(f"request.{name} is no object")
+        raise BadReview(f"request.{name} is not an object")
     return value or {}
 
 

@@ -8,20 +8,35 @@ from typing import Literal, Protocol, TypeAlias
 
 from modelyard.kube.crd import Definition
 from modelyard.kube.kinds import Kind, Object
-from modelyard.runtime.controller import Reader, Source, here
-from modelyard.runtime.world import Objects
+from modelyard.runtime.declaring.controller import Source, here
+from modelyard.runtime.declaring.world import Objects
+from modelyard.runtime.webhooks.access_review import AccessReviews, NobodyToAsk, User
 
 Operation: TypeAlias = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
-class HookReader(Reader, Protocol):
+class HookReader(Protocol):
     """What a webhook may read: the caches, and which kinds the API serves."""
+
+    async def wait_readable(self) -> None:
+        """Waits a moment for caches that are just being filled; `NotReadable` if that takes too long."""
+        ...
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object | None: ...
+
+    def list(self, kind: Kind, namespace: str | None = None, labels: dict[str, str] | None = None) -> Objects: ...
 
     def serves(self, kind: Kind) -> bool: ...
 
 
+class NotReadable(Exception):
+    """A handler asked for objects that the process has not read yet; the API is told to try again."""
+
+
 class NothingToRead:
     """The reader of a handler that reads nothing."""
+
+    async def wait_readable(self) -> None: ...
 
     def serves(self, kind: Kind) -> bool:
         return False
@@ -47,10 +62,19 @@ class AdmissionRequest:
     subresource: str = ""
     user: str = ""
     groups: Sequence[str] = ()
+    user_uid: str = ""
+    user_extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
     dry_run: bool = False
     uid: str = ""
     reader: HookReader = field(default_factory=NothingToRead)
     """The caches of the kinds that the webhook declares in `reads`."""
+    access: AccessReviews = field(default_factory=NobodyToAsk)
+    """What users may do; a webhook that asks declares `reviews_access`."""
+
+    @property
+    def sender(self) -> User:
+        """Who sent the request, for an access review."""
+        return User(self.user, self.user_uid, tuple(self.groups), self.user_extra)
 
 
 @dataclass(frozen=True)
@@ -130,6 +154,8 @@ class Webhook:
     review_versions: Sequence[str] = ("v1",)
     reads: Sequence[Kind] = ()
     """The kinds that the handler reads through `request.reader`."""
+    reviews_access: bool = False
+    """The handler asks `request.access` what a user may do."""
     source: Source = field(default_factory=here, compare=False)
 
 

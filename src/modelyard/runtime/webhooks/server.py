@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
 
 from aiohttp import web
 
-from modelyard.runtime.metrics import Metrics
+from modelyard.runtime.process.metrics import Metrics
+from modelyard.runtime.webhooks.access_review import AccessReviews
 from modelyard.runtime.webhooks.answers import BadReview, answer_admission, answer_conversion
 from modelyard.runtime.webhooks.declarations import Conversion, HookReader, Webhook
 
@@ -36,7 +37,8 @@ class Webhooks:
         webhooks: Sequence[Webhook] = (),
         conversions: Sequence[Conversion] = (),
         *,
-        reader: HookReader | None = None,
+        reader: Callable[[Webhook], HookReader] | None = None,
+        access: AccessReviews | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         self._webhooks = {webhook.path: webhook for webhook in webhooks}
@@ -46,7 +48,8 @@ class Webhooks:
         paths = [*(w.path for w in webhooks), *self._conversions]
         if twice := sorted({path for path in paths if paths.count(path) > 1}):
             raise ValueError(f"two webhooks share the path {twice[0]}")
-        self._reader = reader
+        self._readers = {webhook.path: reader(webhook) for webhook in webhooks} if reader is not None else {}
+        self._access = access
         self._metrics = metrics
 
     async def answer(self, path: str, body: bytes) -> HookReply:
@@ -62,7 +65,7 @@ class Webhooks:
     async def _answer(self, path: str, body: bytes) -> HookReply:
         try:
             if (webhook := self._webhooks.get(path)) is not None:
-                return HookReply(200, await answer_admission(webhook, body, self._reader))
+                return HookReply(200, await answer_admission(webhook, body, self._readers.get(path), self._access))
             if (conversions := self._conversions.get(path)) is not None:
                 return HookReply(200, await answer_conversion(conversions, body))
         except BadReview as error:

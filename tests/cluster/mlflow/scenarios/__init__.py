@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.cluster.mlflow.scenarios import admission, migrations, platform, rendering, routing
-from tests.cluster.mlflow.scenarios.story import Scenario
+from tests.cluster.mlflow.scenarios.scene import Scenario
 
 _BOOKS = (admission.book, rendering.book, routing.book, migrations.book, platform.book)
-SCENARIOS: dict[int, Scenario] = {number: story for book in _BOOKS for number, story in book.scenarios.items()}
+SCENARIOS: dict[int, Scenario] = {number: scene for book in _BOOKS for number, scene in book.scenarios.items()}
 NEEDS_API = frozenset(number for book in _BOOKS for number in book.needs_api)
 E2E = {
     70: "test_70_a_fresh_mlflow_is_migrated_and_answers",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import yaml
 
 from modelyard.kube import builtin
-from tests.cluster.mlflow.scenarios.story import JOB, OPENSHIFT, POSTGRES, Book, Server, Story, named
+from tests.cluster.mlflow.scenarios.scene import JOB, OPENSHIFT, POSTGRES, Book, MLflowScene, Server, named
 
 book = Book()
 rendering = book.scenario
@@ -24,33 +24,33 @@ CA_VARIABLES = {
 }
 
 
-async def cron_job(story: Story, name: str) -> Server:
-    return Server(await story.yard.get(builtin.CronJob, name), name)
+async def cron_job(scene: MLflowScene, name: str) -> Server:
+    return Server(await scene.ground.get(builtin.CronJob, name), name)
 
 
 @rendering(17)
-async def the_defaults_make_these_objects(story: Story) -> None:
-    await story.start()
-    await story.settled()
-    yard = story.yard
-    assert await yard.names(builtin.Deployment) == ["mlflow"]
-    assert await yard.names(builtin.Service) == ["mlflow"]
-    assert "mlflow-sa" in await yard.names(builtin.ServiceAccount)
-    assert await yard.names(builtin.NetworkPolicy) == ["mlflow", "mlflow-migration"]
+async def the_defaults_make_these_objects(scene: MLflowScene) -> None:
+    await scene.start()
+    await scene.settled()
+    ground = scene.ground
+    assert await ground.names(builtin.Deployment) == ["mlflow"]
+    assert await ground.names(builtin.Service) == ["mlflow"]
+    assert "mlflow-sa" in await ground.names(builtin.ServiceAccount)
+    assert await ground.names(builtin.NetworkPolicy) == ["mlflow", "mlflow-migration"]
     for kind in (builtin.ClusterRole, builtin.ClusterRoleBinding):
-        assert await yard.find(kind, "mlflow") is not None
-        assert await yard.find(kind, "mlflow-gc") is None
-    assert await yard.names(builtin.PersistentVolumeClaim) == []
-    assert await yard.names(builtin.CronJob) == []
+        assert await ground.find(kind, "mlflow") is not None
+        assert await ground.find(kind, "mlflow-gc") is None
+    assert await ground.names(builtin.PersistentVolumeClaim) == []
+    assert await ground.names(builtin.CronJob) == []
     # Kubernetes puts its own ConfigMap into every namespace.
-    assert set(await yard.names(builtin.ConfigMap)) <= {"kube-root-ca.crt"}
+    assert set(await ground.names(builtin.ConfigMap)) <= {"kube-root-ca.crt"}
 
 
 @rendering(18)
-async def the_server_is_called_with_these_arguments(story: Story) -> None:
-    await story.start()
-    await story.create()
-    server = await story.server()
+async def the_server_is_called_with_these_arguments(scene: MLflowScene) -> None:
+    await scene.start()
+    await scene.create()
+    server = await scene.server()
     args = server.args
     said = {"--static-prefix=/mlflow", "--app-name=kubernetes-auth", "--workspace-store-uri=kubernetes://"}
     assert (args[0], said - set(args)) == ("server", set())
@@ -63,39 +63,39 @@ async def the_server_is_called_with_these_arguments(story: Story) -> None:
 
 
 @rendering(19)
-async def artifacts_that_are_not_served_have_a_root(story: Story) -> None:
-    await story.start()
-    await story.create(serveArtifacts=False, defaultArtifactRoot="s3://b/r")
-    args = (await story.server()).args
+async def artifacts_that_are_not_served_have_a_root(scene: MLflowScene) -> None:
+    await scene.start()
+    await scene.create(serveArtifacts=False, defaultArtifactRoot="s3://b/r")
+    args = (await scene.server()).args
     assert args[1:3] == ["--no-serve-artifacts", "--default-artifact-root=s3://b/r"]
     assert not any(arg.startswith("--artifacts-destination") for arg in args)
 
 
 @rendering(20)
-async def storage_is_a_claim_as_asked(story: Story) -> None:
-    await story.start()
+async def storage_is_a_claim_as_asked(scene: MLflowScene) -> None:
+    await scene.start()
     storage = {
         "accessModes": ["ReadWriteMany"],
         "storageClassName": "fast-ssd",
         "resources": {"requests": {"storage": "20Gi"}},
     }
-    await story.create(storage=storage)
-    spec = (await story.yard.get(builtin.PersistentVolumeClaim, "mlflow-pvc"))["spec"]
+    await scene.create(storage=storage)
+    spec = (await scene.ground.get(builtin.PersistentVolumeClaim, "mlflow-pvc"))["spec"]
     assert spec["accessModes"] == ["ReadWriteMany"]
     assert spec["storageClassName"] == "fast-ssd"
     assert spec["resources"]["requests"] == {"storage": "20Gi"}
-    server = await story.server()
+    server = await scene.server()
     assert server.volumes["mlflow-storage"]["persistentVolumeClaim"] == {"claimName": "mlflow-pvc"}
     assert server.mounts["/mlflow"]["name"] == "mlflow-storage"
     assert server.spec["strategy"] == {"type": "Recreate"}
     # No controller is there that would let a claim in use go.
-    await story.yard.edit(
+    await scene.ground.edit(
         builtin.PersistentVolumeClaim, "mlflow-pvc", lambda claim: claim["metadata"].pop("finalizers", 0)
     )
-    await story.edit(storage={})
-    await story.yard.quiet()
-    await story.yard.delete(builtin.PersistentVolumeClaim, "mlflow-pvc")
-    claim = await story.yard.until(
+    await scene.edit(storage={})
+    await scene.ground.quiet()
+    await scene.ground.delete(builtin.PersistentVolumeClaim, "mlflow-pvc")
+    claim = await scene.ground.until(
         builtin.PersistentVolumeClaim, "mlflow-pvc", lambda claim: claim["spec"]["accessModes"] == ["ReadWriteOnce"]
     )
     assert claim["spec"]["resources"]["requests"] == {"storage": "2Gi"}
@@ -103,118 +103,118 @@ async def storage_is_a_claim_as_asked(story: Story) -> None:
 
 
 @rendering(21)
-async def without_storage_servers_are_rolled(story: Story) -> None:
-    await story.start()
-    await story.create()
+async def without_storage_servers_are_rolled(scene: MLflowScene) -> None:
+    await scene.start()
+    await scene.create()
     rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
-    assert (await story.server()).spec["strategy"] == rolling
+    assert (await scene.server()).spec["strategy"] == rolling
 
 
 @rendering(22)
-async def the_registry_uses_the_backend_store_unless_told(story: Story) -> None:
-    await story.start()
-    await story.create()
-    assert (await story.server()).env["MLFLOW_REGISTRY_STORE_URI"] == POSTGRES
+async def the_registry_uses_the_backend_store_unless_told(scene: MLflowScene) -> None:
+    await scene.start()
+    await scene.create()
+    assert (await scene.server()).env["MLFLOW_REGISTRY_STORE_URI"] == POSTGRES
 
 
 @rendering(23)
-async def a_read_replica_is_a_variable(story: Story) -> None:
+async def a_read_replica_is_a_variable(scene: MLflowScene) -> None:
     name = "MLFLOW_READ_REPLICA_BACKEND_STORE_URI"
-    await story.start()
-    await story.create()
-    assert name not in (await story.server()).env
-    await story.edit(readReplicaBackendStoreUri="postgresql://replica/db")
-    assert (await story.server()).env[name] == "postgresql://replica/db"
+    await scene.start()
+    await scene.create()
+    assert name not in (await scene.server()).env
+    await scene.edit(readReplicaBackendStoreUri="postgresql://replica/db")
+    assert (await scene.server()).env[name] == "postgresql://replica/db"
     reference = {"name": "replica", "key": "uri", "optional": True}
-    await story.edit(readReplicaBackendStoreUri=None, readReplicaBackendStoreUriFrom=reference)
-    assert (await story.server()).env[name] == {"secretKeyRef": reference}
+    await scene.edit(readReplicaBackendStoreUri=None, readReplicaBackendStoreUriFrom=reference)
+    assert (await scene.server()).env[name] == {"secretKeyRef": reference}
 
 
 @rendering(24)
-async def workspaces_are_chosen_by_a_selector_text(story: Story) -> None:
-    await story.start()
-    await story.create(workspaceLabelSelector={})
-    assert SELECTOR not in (await story.server()).env
+async def workspaces_are_chosen_by_a_selector_text(scene: MLflowScene) -> None:
+    await scene.start()
+    await scene.create(workspaceLabelSelector={})
+    assert SELECTOR not in (await scene.server()).env
     selector = {
         "matchLabels": {"mlflow-enabled": "true", "team": "a"},
         "matchExpressions": [{"key": "environment", "operator": "In", "values": ["staging", "prod"]}],
     }
-    await story.edit(workspaceLabelSelector=selector)
+    await scene.edit(workspaceLabelSelector=selector)
     text = "environment in (prod,staging),mlflow-enabled=true,team=a"
-    assert (await story.server()).env[SELECTOR] == text
-    await story.edit(workspaceLabelSelector=None)
-    assert SELECTOR not in (await story.server()).env
+    assert (await scene.server()).env[SELECTOR] == text
+    await scene.edit(workspaceLabelSelector=None)
+    assert SELECTOR not in (await scene.server()).env
 
 
 @rendering(25)
-async def a_bad_selector_is_a_render_failure(story: Story) -> None:
-    await story.start()
-    await story.create(workspaceLabelSelector={"matchExpressions": [{"key": "a", "operator": "InvalidOp"}]})
-    condition = await story.condition("Available", status="False", reason="RenderFailed")
+async def a_bad_selector_is_a_render_failure(scene: MLflowScene) -> None:
+    await scene.start()
+    await scene.create(workspaceLabelSelector={"matchExpressions": [{"key": "a", "operator": "InvalidOp"}]})
+    condition = await scene.condition("Available", status="False", reason="RenderFailed")
     assert "workspaceLabelSelector" in condition["message"]
-    await story.condition("Progressing", status="False", reason="RenderFailed")
-    await story.yard.absent(builtin.Deployment, "mlflow")
+    await scene.condition("Progressing", status="False", reason="RenderFailed")
+    await scene.ground.absent(builtin.Deployment, "mlflow")
 
 
 @rendering(26)
-async def variables_of_all_sources_arrive_unchanged(story: Story) -> None:
+async def variables_of_all_sources_arrive_unchanged(scene: MLflowScene) -> None:
     variables = [
         {"name": "PLAIN", "value": 'a: b # "c"'},
         {"name": "SECRET", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
         {"name": "CONFIG", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}},
     ]
-    await story.start()
-    await story.create(env=variables)
-    found = (await story.server()).container["env"]
+    await scene.start()
+    await scene.create(env=variables)
+    found = (await scene.server()).container["env"]
     assert [variable for variable in found if variable["name"] in ("PLAIN", "SECRET", "CONFIG")] == variables
 
 
 @rendering(27)
-async def openshift_has_its_cipher_profile(story: Story) -> None:
-    await story.start()
-    await story.create()
-    server = await story.server()
+async def openshift_has_its_cipher_profile(scene: MLflowScene) -> None:
+    await scene.start()
+    await scene.create()
+    server = await scene.server()
     assert CIPHERS not in server.env
     assert server.volumes["mlflow-tls"]["secret"] == {"secretName": "mlflow-tls", "defaultMode": 420}
-    await story.yard.serve(*OPENSHIFT)
-    deployment = await story.yard.until(
+    await scene.ground.serve(*OPENSHIFT)
+    deployment = await scene.ground.until(
         builtin.Deployment, "mlflow", lambda d: Server(d).env.get(CIPHERS) == "PROFILE=SYSTEM"
     )
     assert Server(deployment).volumes["mlflow-tls"]["secret"]["defaultMode"] == 416
-    await story.edit(env=[{"name": CIPHERS, "value": "DEFAULT"}])
-    await story.yard.until(builtin.Deployment, "mlflow", lambda d: Server(d).env.get(CIPHERS) == "DEFAULT")
+    await scene.edit(env=[{"name": CIPHERS, "value": "DEFAULT"}])
+    await scene.ground.until(builtin.Deployment, "mlflow", lambda d: Server(d).env.get(CIPHERS) == "DEFAULT")
 
 
 @rendering(28)
-async def metrics_are_exposed_where_they_are_scraped(story: Story) -> None:
-    await story.start()
-    await story.create()
-    server = await story.server()
+async def metrics_are_exposed_where_they_are_scraped(scene: MLflowScene) -> None:
+    await scene.start()
+    await scene.create()
+    server = await scene.server()
     assert "metrics" not in server.volumes
     assert "--expose-prometheus=/prometheus" not in server.args
-    await story.yard.serve(builtin.ServiceMonitor)
-    monitor = await story.yard.until(builtin.ServiceMonitor, "mlflow-metrics-monitor")
+    await scene.ground.serve(builtin.ServiceMonitor)
+    monitor = await scene.ground.until(builtin.ServiceMonitor, "mlflow-metrics-monitor")
     endpoint = {"path": "/metrics", "port": "https", "scheme": "https", "tlsConfig": {"insecureSkipVerify": True}}
     assert monitor["spec"] == {"selector": {"matchLabels": {"app": "mlflow"}}, "endpoints": [endpoint]}
-    server = await story.server()
+    server = await scene.server()
     assert server.args[-1] == "--expose-prometheus=/prometheus"
     assert server.volumes["metrics"]["emptyDir"] == {"sizeLimit": "100Mi"}
-    await story.yard.serve(*OPENSHIFT)
+    await scene.ground.serve(*OPENSHIFT)
     trusted = {
         "ca": {"configMap": {"name": "openshift-service-ca.crt", "key": "service-ca.crt"}},
-        "serverName": f"mlflow.{story.namespace}.svc",
+        "serverName": f"mlflow.{scene.namespace}.svc",
     }
-    await story.yard.until(
+    await scene.ground.until(
         builtin.ServiceMonitor, "mlflow-metrics-monitor", lambda m: m["spec"]["endpoints"][0]["tlsConfig"] == trusted
     )
 
 
 @rendering(29)
-async def origins_that_cannot_be_used_are_left_out(story: Story) -> None:
-    await story.start(url="https://gw:9443/mlflow", url_configured=True)
-    await story.create(extraAllowedOrigins=["", "  ", "https://a.com,https://b.com", "https://ok.com"])
-    ns = story.namespace
-    assert (await story.server()).env["MLFLOW_SERVER_CORS_ALLOWED_ORIGINS"].split(",") == [
+async def origins_that_cannot_be_used_are_left_out(scene: MLflowScene) -> None:
+    await scene.start(url="https://gw:9443/mlflow", url_configured=True)
+    await scene.create(extraAllowedOrigins=["", "  ", "https://a.com,https://b.com", "https://ok.com"])
+    ns = scene.namespace
+    assert (await scene.server()).env["MLFLOW_SERVER_CORS_ALLOWED_ORIGINS"].split(",") == [
         "https://mlflow:8443",
         f"https://mlflow.{ns}.svc:8443",
         f"https://mlflow.{ns}.svc.cluster.local:8443",
@@ -226,88 +226,88 @@ async def origins_that_cannot_be_used_are_left_out(story: Story) -> None:
 
 
 @rendering(30)
-async def temporary_storage_is_the_same_everywhere(story: Story) -> None:
-    await story.start()
-    await story.create(garbageCollection=GC, traceArchival=ARCHIVAL)
+async def temporary_storage_is_the_same_everywhere(scene: MLflowScene) -> None:
+    await scene.start()
+    await scene.create(garbageCollection=GC, traceArchival=ARCHIVAL)
     for size in ("1Gi", "5Gi"):
         if size != "1Gi":
-            await story.edit(temporaryStorage={"sizeLimit": size})
-        gc, archival = await cron_job(story, "mlflow-gc"), await cron_job(story, "mlflow-trace-archival")
-        for pod in (await story.server(), gc, archival):
+            await scene.edit(temporaryStorage={"sizeLimit": size})
+        gc, archival = await cron_job(scene, "mlflow-gc"), await cron_job(scene, "mlflow-trace-archival")
+        for pod in (await scene.server(), gc, archival):
             assert pod.volumes["tmp"]["emptyDir"] == {"sizeLimit": size}
 
 
 @rendering(31)
-async def garbage_collection_is_a_cron_job_with_its_own_rights(story: Story) -> None:
-    await story.start()
-    await story.create(garbageCollection=GC)
-    gc = await cron_job(story, "mlflow-gc")
+async def garbage_collection_is_a_cron_job_with_its_own_rights(scene: MLflowScene) -> None:
+    await scene.start()
+    await scene.create(garbageCollection=GC)
+    gc = await cron_job(scene, "mlflow-gc")
     assert gc.spec["concurrencyPolicy"] == "Forbid"
     assert gc.pod["serviceAccountName"] == "mlflow-gc-sa"
     assert gc.args == ["gc", f"--backend-store-uri={POSTGRES}", "--all-workspaces"]
-    role = await story.yard.get(builtin.ClusterRole, "mlflow-gc")
+    role = await scene.ground.get(builtin.ClusterRole, "mlflow-gc")
     experiments = {
         "apiGroups": ["mlflow.kubeflow.org"],
         "resources": ["experiments"],
         "verbs": ["get", "list", "update"],
     }
     assert experiments in role["rules"]
-    binding = await story.yard.get(builtin.ClusterRoleBinding, "mlflow-gc")
-    subject = {"kind": "ServiceAccount", "name": "mlflow-gc-sa", "namespace": story.namespace}
+    binding = await scene.ground.get(builtin.ClusterRoleBinding, "mlflow-gc")
+    subject = {"kind": "ServiceAccount", "name": "mlflow-gc-sa", "namespace": scene.namespace}
     assert binding["subjects"] == [subject]
-    assert subject not in (await story.yard.get(builtin.ClusterRoleBinding, "mlflow"))["subjects"]
-    await story.edit(garbageCollection={**GC, "olderThan": "30d"})
-    assert (await cron_job(story, "mlflow-gc")).args[-2:] == ["--older-than=30d", "--all-workspaces"]
+    assert subject not in (await scene.ground.get(builtin.ClusterRoleBinding, "mlflow"))["subjects"]
+    await scene.edit(garbageCollection={**GC, "olderThan": "30d"})
+    assert (await cron_job(scene, "mlflow-gc")).args[-2:] == ["--older-than=30d", "--all-workspaces"]
 
 
 @rendering(32)
-async def garbage_collection_takes_the_store_from_the_secret(story: Story) -> None:
-    await story.start()
+async def garbage_collection_takes_the_store_from_the_secret(scene: MLflowScene) -> None:
+    await scene.start()
     reference = {"name": "db", "key": "uri"}
-    await story.create(backendStoreUri=None, backendStoreUriFrom=reference, garbageCollection=GC)
-    gc = await cron_job(story, "mlflow-gc")
+    await scene.create(backendStoreUri=None, backendStoreUriFrom=reference, garbageCollection=GC)
+    gc = await cron_job(scene, "mlflow-gc")
     assert gc.args[1] == "--backend-store-uri=$(MLFLOW_BACKEND_STORE_URI)"
     assert gc.env["MLFLOW_BACKEND_STORE_URI"] == {"secretKeyRef": reference}
 
 
 @rendering(33)
-async def trace_archival_is_a_cron_job_with_a_config(story: Story) -> None:
-    await story.start()
-    await story.create(traceArchival=ARCHIVAL)
-    await cron_job(story, "mlflow-trace-archival")
-    config = await story.yard.get(builtin.ConfigMap, "mlflow-trace-archival-config")
+async def trace_archival_is_a_cron_job_with_a_config(scene: MLflowScene) -> None:
+    await scene.start()
+    await scene.create(traceArchival=ARCHIVAL)
+    await cron_job(scene, "mlflow-trace-archival")
+    config = await scene.ground.get(builtin.ConfigMap, "mlflow-trace-archival-config")
     text = config["data"]["trace-archival.yaml"]
     for line in ("enabled: true", 'location: "s3://b/traces"', 'retention: "30d"', "max_traces_per_pass: 500"):
         assert line in text
     assert yaml.safe_load(text)["trace_archival"]["enabled"] is True
-    server = await story.server()
+    server = await scene.server()
     assert server.env["MLFLOW_TRACE_ARCHIVAL_CONFIG"] == "/etc/mlflow/trace-archival.yaml"
     assert server.env["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] == "false"
     assert server.mounts["/etc/mlflow"]["readOnly"] is True
-    subjects = (await story.yard.get(builtin.ClusterRoleBinding, "mlflow"))["subjects"]
+    subjects = (await scene.ground.get(builtin.ClusterRoleBinding, "mlflow"))["subjects"]
     assert [subject["name"] for subject in subjects] == ["mlflow-sa", "mlflow-trace-archival-sa"]
 
 
 @rendering(34)
-async def archival_does_not_split_the_servers(story: Story) -> None:
-    await story.start()
-    await story.settled(replicas=3, traceArchival=ARCHIVAL)
-    assert await story.yard.names(builtin.Deployment) == ["mlflow"]
-    assert (await story.server()).spec["replicas"] == 3
+async def archival_does_not_split_the_servers(scene: MLflowScene) -> None:
+    await scene.start()
+    await scene.settled(replicas=3, traceArchival=ARCHIVAL)
+    assert await scene.ground.names(builtin.Deployment) == ["mlflow"]
+    assert (await scene.server()).spec["replicas"] == 3
 
 
 @rendering(35)
-async def ca_bundles_are_joined(story: Story) -> None:
-    await story.start()
-    await story.yard.create(builtin.ConfigMap, "my-ca", data={"ca.crt": "x"})
-    await story.create()
-    plain = await story.server()
+async def ca_bundles_are_joined(scene: MLflowScene) -> None:
+    await scene.start()
+    await scene.ground.create(builtin.ConfigMap, "my-ca", data={"ca.crt": "x"})
+    await scene.create()
+    plain = await scene.server()
     assert "initContainers" not in plain.pod
     assert len(plain.pod["containers"]) == 1
     assert not CA_VARIABLES.keys() & plain.env.keys()
-    await story.yard.create(builtin.ConfigMap, "odh-trusted-ca-bundle", data={"ca-bundle.crt": "y"})
-    await story.edit(caBundleConfigMap={"name": "my-ca"})
-    deployment = await story.yard.until(builtin.Deployment, "mlflow", lambda d: "ca-bundle-1" in Server(d).volumes)
+    await scene.ground.create(builtin.ConfigMap, "odh-trusted-ca-bundle", data={"ca-bundle.crt": "y"})
+    await scene.edit(caBundleConfigMap={"name": "my-ca"})
+    deployment = await scene.ground.until(builtin.Deployment, "mlflow", lambda d: "ca-bundle-1" in Server(d).volumes)
     server = Server(deployment)
     assert named(server.pod["initContainers"], "combine-ca-bundles")["image"] == server.container["image"]
     named(server.pod["containers"], "ca-bundle-watcher")
@@ -320,16 +320,16 @@ async def ca_bundles_are_joined(story: Story) -> None:
 
 
 @rendering(36)
-async def pod_labels_and_annotations_are_for_pods(story: Story) -> None:
-    await story.start()
-    await story.create(podLabels={"team": "a"}, podAnnotations={"note": "b"}, garbageCollection=GC)
-    server = await story.server()
+async def pod_labels_and_annotations_are_for_pods(scene: MLflowScene) -> None:
+    await scene.start()
+    await scene.create(podLabels={"team": "a"}, podAnnotations={"note": "b"}, garbageCollection=GC)
+    server = await scene.server()
     assert server.template["metadata"]["labels"]["team"] == "a"
     assert server.template["metadata"]["annotations"]["note"] == "b"
-    gc = await cron_job(story, "mlflow-gc")
+    gc = await cron_job(scene, "mlflow-gc")
     for metadata in (
         server.object["metadata"],
-        (await story.yard.get(builtin.Service, "mlflow"))["metadata"],
+        (await scene.ground.get(builtin.Service, "mlflow"))["metadata"],
         gc.object["metadata"],
         gc.template["metadata"],
     ):
@@ -338,11 +338,11 @@ async def pod_labels_and_annotations_are_for_pods(story: Story) -> None:
 
 
 @rendering(37)
-async def resource_claims_come_with_the_default_resources(story: Story) -> None:
+async def resource_claims_come_with_the_default_resources(scene: MLflowScene) -> None:
     claims = [{"name": "gpu", "resourceClaimName": "one"}]
-    await story.start()
-    await story.create(resourceClaims=claims, resources={"claims": [{"name": "gpu"}]})
-    server = await story.server()
+    await scene.start()
+    await scene.create(resourceClaims=claims, resources={"claims": [{"name": "gpu"}]})
+    server = await scene.server()
     assert server.pod["resourceClaims"] == claims
     assert server.container["resources"] == {
         "claims": [{"name": "gpu"}],
@@ -352,32 +352,32 @@ async def resource_claims_come_with_the_default_resources(story: Story) -> None:
 
 
 @rendering(38)
-async def additional_egress_is_for_both_policies(story: Story) -> None:
+async def additional_egress_is_for_both_policies(scene: MLflowScene) -> None:
     extra = {"ports": [{"protocol": "TCP", "port": 15432}]}
-    await story.start()
-    await story.create(networkPolicyAdditionalEgressRules=[extra])
+    await scene.start()
+    await scene.create(networkPolicyAdditionalEgressRules=[extra])
     for name, rules in (("mlflow", 6), ("mlflow-migration", 3)):
-        egress = (await story.yard.get(builtin.NetworkPolicy, name))["spec"]["egress"]
+        egress = (await scene.ground.get(builtin.NetworkPolicy, name))["spec"]["egress"]
         assert len(egress) == rules
         assert egress[-1] == extra
 
 
 @rendering(39)
-async def the_image_is_the_same_everywhere(story: Story) -> None:
+async def the_image_is_the_same_everywhere(scene: MLflowScene) -> None:
     image = "quay.io/me/mlflow@sha256:" + "a" * 64
-    await story.start()
-    await story.yard.create(builtin.ConfigMap, "odh-trusted-ca-bundle", data={"ca-bundle.crt": "y"})
-    await story.create(garbageCollection=GC, traceArchival=ARCHIVAL)
-    job = Server(await story.yard.get(builtin.Job, JOB))
+    await scene.start()
+    await scene.ground.create(builtin.ConfigMap, "odh-trusted-ca-bundle", data={"ca-bundle.crt": "y"})
+    await scene.create(garbageCollection=GC, traceArchival=ARCHIVAL)
+    job = Server(await scene.ground.get(builtin.Job, JOB))
     # The policy is left open, and the API fills in what fits an image with a tag.
-    default = "IfNotPresent" if story.yard.fills_in else None
-    assert images(job, await story.server(), *await cron_jobs(story)) == {(story.settings.image, default)}
-    await story.edit(image={"image": image, "imagePullPolicy": "Never"})
-    assert images(await story.server(), *await cron_jobs(story)) == {(image, "Never")}
+    default = "IfNotPresent" if scene.ground.fills_in else None
+    assert images(job, await scene.server(), *await cron_jobs(scene)) == {(scene.settings.image, default)}
+    await scene.edit(image={"image": image, "imagePullPolicy": "Never"})
+    assert images(await scene.server(), *await cron_jobs(scene)) == {(image, "Never")}
 
 
-async def cron_jobs(story: Story) -> list[Server]:
-    return [await cron_job(story, name) for name in ("mlflow-gc", "mlflow-trace-archival")]
+async def cron_jobs(scene: MLflowScene) -> list[Server]:
+    return [await cron_job(scene, name) for name in ("mlflow-gc", "mlflow-trace-archival")]
 
 
 def images(*servers: Server) -> set[tuple[str, str | None]]:

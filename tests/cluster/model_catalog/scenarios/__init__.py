@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.cluster.model_catalog.scenarios import lists, objects, switches
-from tests.cluster.model_catalog.scenarios.story import Scenario
+from tests.cluster.model_catalog.scenarios.scene import Scenario
 
 _BOOKS = (objects.book, lists.book, switches.book)
-SCENARIOS: dict[int, Scenario] = {number: story for book in _BOOKS for number, story in book.scenarios.items()}
+SCENARIOS: dict[int, Scenario] = {number: scene for book in _BOOKS for number, scene in book.scenarios.items()}
 NEEDS_API = frozenset(number for book in _BOOKS for number in book.needs_api)
 WITH_PODS = {38: "test_everyone_with_a_token_reads_the_catalog"}
 """What is shown once more with pods, in tests/e2e/test_registry_servers.py, with a stand-in for the server."""
@@ -19,7 +19,7 @@ REASONS = {
     36: "no address is written where there is no domain (Q6)",
     38: "the server is a later issue: what the proxy asks the API is shown here, the proxy itself on a laptop cluster",
 }
-"""Where a scenario cannot hold word for word, the reason; the story shows the part that does."""
+"""Where a scenario cannot hold word for word, the reason; the scene shows the part that does."""
 
 
 def title(number: int) -> str:

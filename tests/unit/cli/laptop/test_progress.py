@@ -6,14 +6,17 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from modelyard.cli.laptop.progress import _not_started
+from greetings_operator.api import GREETING
+from greetings_operator.operator import operator
+from modelyard.cli.files import Document
+from modelyard.cli.laptop import progress
+from modelyard.cli.laptop.progress import _not_started, apply
 from modelyard.cli.offline import offline_server
+from modelyard.failure import Failed
 from modelyard.kube import builtin
 from modelyard.kube.client import Client
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import uid_of
-from modelyard.operators.demo.api import GREETING
-from modelyard.operators.demo.operator import operator
 from tests.unit.cli.conftest import greeting
 
 _KEY = Key("default", "hi")
@@ -52,3 +55,56 @@ async def test_a_job_under_way_is_not_waited_for(client: Client) -> None:
     template = {"spec": {"containers": [_MAIN], "restartPolicy": "Never"}}
     await owned(client, builtin.Job, resource, {"template": template})
     assert await not_started(client) == {}
+
+
+def document(obj: Object) -> Document:
+    return Document("objects.yaml", obj)
+
+
+def config_map(namespace: str) -> Object:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "namespace": namespace}}
+
+
+@pytest.mark.parametrize(
+    ("obj", "said"),
+    [
+        (
+            greeting() | {"kind": "Greting"},
+            "objects.yaml: Greting hi was refused: the cluster does not serve demo.modelyard.dev/v1 Greting "
+            "(did you mean demo.modelyard.dev/v1 Greeting?)",
+        ),
+        (
+            config_map("nowhere"),
+            "objects.yaml: ConfigMap x was refused: there is no namespace nowhere; "
+            "make it with: kubectl create namespace nowhere",
+        ),
+        (greeting(replicas="many"), "objects.yaml: Greeting hi was refused: "),
+    ],
+)
+async def test_what_waiting_cannot_mend_is_told_at_once_with_file_and_object(
+    client: Client, obj: Object, said: str
+) -> None:
+    with pytest.raises(Failed) as told:
+        # No second try: with so long a limit only a refusal at once ends this.
+        await apply(client, document(obj), seconds=3600)
+    assert str(told.value).startswith(said)
+
+
+async def test_an_object_without_a_namespace_goes_to_default(client: Client) -> None:
+    obj = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}}
+    assert await apply(client, document(obj)) == (builtin.ConfigMap, Key("default", "x"))
+
+
+async def test_a_pod_without_an_image_is_told_at_once(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    pod: Object = {"metadata": {"name": "x", "namespace": "default"}, "spec": {"containers": [_MAIN]}}
+    await client.create(builtin.Pod, pod)
+    waiting = {"reason": "ImagePullBackOff", "message": "the package index cannot be reached: connect to the network"}
+    container = {"name": "main", "image": "any", "imageID": "", "ready": False, "restartCount": 0}
+    status = {"phase": "Pending", "containerStatuses": [container | {"state": {"waiting": waiting}}]}
+    await client.patch(builtin.Pod, "default", "x", {"status": status}, subresource="status")
+    applied = [(builtin.Pod, Key("default", "x"))]
+    with pytest.raises(
+        Failed, match="Pod x is not ready: Pod x: ImagePullBackOff: the package index cannot be reached"
+    ):
+        await progress._until_ready(client, applied, ["mlflow"], 3600, progress.Progress(quiet=True), lambda: "")

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from modelyard.cli.laptop.layout import Layout, State
 from modelyard.cli.laptop.progress import Progress
 from modelyard.cli.main import main
+from modelyard.local.laptop.layout import Layout, State
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
         (None, "there is no such file"),
-        ("a: [", "is no YAML"),
+        ("a: [", "is not YAML"),
         ("kind: Pod", "lacks apiVersion, kind or metadata.name"),
     ],
 )
@@ -40,18 +40,17 @@ def test_an_operator_that_is_not_there_is_refused_with_those_that_are(
 def test_in_the_end_it_says_what_runs_where(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     layout = Layout(tmp_path / "my cluster")
     state = State(1, 0.0, ["mlflow"], gateway="https://localhost:8443")
-    state.served = {"mlflow": "https://localhost:8443/mlflow/", "web": "https://localhost:8443/web/"}
+    links = {"": "https://home/login?code=1", "mlflow": "https://mlflow/login?code=2"}
     with Progress(quiet=True) as progress:
-        progress.done(state, layout)
+        progress.done(state, layout, links)
     named = f"--dir '{layout.directory}'"
     assert capsys.readouterr().out.splitlines()[1:] == [
         f"modelyard is up in {layout.directory}",
         "  operators   mlflow",
         "  gateway     https://localhost:8443",
-        "  open        https://localhost:8443/mlflow/",
-        f"              in a browser: modelyard url mlflow {named}",
-        "              https://localhost:8443/web/",
-        f"              in a browser: modelyard url web {named}",
+        "  open        start page: https://home/login?code=1",
+        "              mlflow: https://mlflow/login?code=2",
+        f"              each link works once; for another: modelyard url NAME {named}",
         f"  kubectl     kubectl --kubeconfig '{layout.kubeconfig}' get pods -A",
         f"  next        modelyard status {named}",
         f"              modelyard down {named}",

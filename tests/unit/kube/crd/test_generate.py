@@ -18,7 +18,6 @@ from modelyard.kube.crd import (
     Rule,
     Version,
     WebhookService,
-    compare,
     default,
     definition_of,
     embedded,
@@ -258,55 +257,3 @@ def test_root_schema_leaves_metadata_to_the_api_server() -> None:
     }
     assert root["required"] == ["spec"]
     assert root["x-kubernetes-validations"] == [{"rule": "has(self.spec)"}]
-
-
-def test_definition_does_not_differ_from_itself() -> None:
-    assert compare(definition_of(THINGS), definition_of(THINGS)) == []
-
-
-def _changed(path: str, value: Any) -> dict[str, Any]:
-    crd = definition_of(THINGS)
-    node: Any = crd["spec"]
-    *steps, last = [int(step) if step.isdecimal() else step for step in path.split("/")]
-    for step in steps:
-        node = node[step]
-    if value is None:
-        del node[last]
-    else:
-        node[last] = value
-    return crd
-
-
-ROOT = "versions/0/schema/openAPIV3Schema"
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "said"),
-    [
-        ("scope", "Namespaced", ": scope is 'Cluster', upstream 'Namespaced'"),
-        ("names/shortNames", [], "names: shortNames is ['th'], upstream 'absent'"),
-        ("versions/1", None, "v1alpha1: version is 'present', upstream 'absent'"),
-        ("versions/0/subresources", None, "v1: subresources is {'status': {}}, upstream 'absent'"),
-        (f"{ROOT}/properties/spec/properties/size", None, "v1.spec.size: field is 'present', upstream 'absent'"),
-        (f"{ROOT}/properties/spec/properties/extra", {}, "v1.spec.extra: field is 'absent', upstream 'present'"),
-        (
-            f"{ROOT}/properties/spec/properties/size/type",
-            "string",
-            "v1.spec.size: type is 'integer', upstream 'string'",
-        ),
-        (f"{ROOT}/properties/spec/properties/size/default", 2, "v1.spec.size: default is 1, upstream 2"),
-        (f"{ROOT}/properties/spec/properties/size/minimum", 2, "v1.spec.size: minimum is 'absent', upstream 2"),
-        (f"{ROOT}/properties/spec/properties/size/enum", [2], "v1.spec.size: enum is 'absent', upstream [2]"),
-        (f"{ROOT}/required", [], "v1.spec: required is True, upstream False"),
-        (f"{ROOT}/x-kubernetes-validations", None, "v1: rule is 'has(self.spec)', upstream 'absent'"),
-        (
-            f"{ROOT}/x-kubernetes-validations/0/message",
-            "no",
-            "v1: message of rule 'has(self.spec)' is 'absent', upstream 'no'",
-        ),
-        (f"{ROOT}/description", "other words", None),
-    ],
-)
-def test_every_difference_is_named(path: str, value: Any, said: str | None) -> None:
-    differences = compare(definition_of(THINGS), _changed(path, value))
-    assert [str(difference) for difference in differences] == ([said] if said else [])

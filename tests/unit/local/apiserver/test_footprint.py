@@ -11,7 +11,7 @@ from modelyard.local.apiserver import process
 
 _ASK = """
 import sys
-import modelyard.local.apiserver.process, modelyard.local.apiserver.server, modelyard.local.apiserver.http
+import modelyard.local.apiserver.process, modelyard.local.apiserver.server, modelyard.local.apiserver.sockets.http
 print(*sorted({name.partition(".")[0] for name in sys.modules}))
 """
 

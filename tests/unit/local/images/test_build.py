@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from modelyard.local.images import Builder, BuildError, Recipe
-from modelyard.local.images.build import cache_directory, installer_environment
+from modelyard.local.images import Base, Builder, BuildError, Recipe
+from modelyard.local.images.build import cache_directory
+from modelyard.local.images.installer import installer_environment
 
 UV = """#!/bin/sh
 echo "$@" >> "{log}"
@@ -91,7 +92,7 @@ async def test_a_changed_lock_is_another_image_and_prune_deletes_the_old_one(sho
 async def test_a_missing_installer_says_what_to_install(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setitem(__import__("sys").modules, "uv", None)
-    with pytest.raises(BuildError, match=r"modelyard\[local\]"):
+    with pytest.raises(BuildError, match="pip install uv"):
         await Builder(shop.directory / "cache").build(shop.recipe)
 
 
@@ -107,3 +108,10 @@ def test_the_users_index_and_certificates_are_honoured() -> None:
 def test_the_cache_is_where_the_user_says() -> None:
     assert cache_directory({"MODELYARD_CACHE": "/c"}) == Path("/c/images")
     assert cache_directory({"XDG_CACHE_HOME": "/x"}) == Path("/x/modelyard/images")
+
+
+async def test_an_image_of_pinned_packages_is_built_from_them_and_one_without_needs_no_network(shop: Shop) -> None:
+    await shop.builder().build(Recipe("web", "", ("web",), "1", packages=("flask==3.1.0",)))
+    assert shop.calls() == ["venv", "pip"]
+    await shop.builder().build(Recipe("python", "", ("python",), "3", base=Base.ENVIRONMENT))
+    assert shop.calls() == ["venv", "pip", "venv"]

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import re
-from importlib import metadata
+import ssl
+import sys
+from importlib import import_module, metadata
 from pathlib import Path
 
 import pytest
 
-from modelyard.local.images import Built, Invocation, NoRecipe, Recipe, Registry
-from modelyard.local.images.pins import pins
+from modelyard.local.images import Built, Invocation, NoRecipe, Recipe, Registry, recipes
 from modelyard.local.images.recipe import repository, tag
 from modelyard.local.images.registry import BadRecipe
+from modelyard.pins import pins
 
 REGISTRY = Registry.installed()
 
@@ -25,6 +27,12 @@ REGISTRY = Registry.installed()
         ("chrislusf/seaweedfs:4.07", "s3"),
         ("quay.io/openshift/origin-kube-rbac-proxy:4.19", "kube-rbac-proxy"),
         ("modelyard/http-echo:1", "http-echo"),
+        ("hashicorp/http-echo", "http-echo"),
+        ("python:3.12-slim", "python"),
+        ("docker.io/library/python:3.11-alpine", "python"),
+        ("busybox:1.36", "shell"),
+        ("docker.io/library/alpine", "shell"),
+        ("debian:12-slim", "shell"),
     ],
 )
 def test_images_find_their_recipe(image: str, recipe: str) -> None:
@@ -35,6 +43,13 @@ def test_images_find_their_recipe(image: str, recipe: str) -> None:
 def test_an_image_without_a_recipe_says_how_to_add_one(image: str) -> None:
     with pytest.raises(NoRecipe, match=r"modelyard\.images"):
         REGISTRY.find(image)
+
+
+def test_every_recipe_of_ours_is_found() -> None:
+    folder = Path(recipes.__file__).parent
+    modules = {file.stem for file in folder.glob("*.py")} - {"__init__"}
+    ours = {import_module(f"{recipes.__name__}.{module}").recipe.name for module in modules}
+    assert ours <= {recipe.name for recipe in Registry.installed()}
 
 
 @pytest.mark.parametrize(
@@ -111,6 +126,13 @@ def test_the_migration_job_finds_its_interpreter_and_its_version() -> None:
     assert other.env["SUPPORTED_MLFLOW_VERSION"] == "3.10.1"
 
 
+@pytest.mark.parametrize("asked", ["PROFILE=SYSTEM", "PROFILE=SYSTEM:!AES128", "ECDHE+AESGCM"])
+def test_mlflow_gets_ciphers_that_any_openssl_knows(asked: str) -> None:
+    found = start("mlflow", "mlflow", "server", UVICORN_SSL_CIPHERS=asked).env["UVICORN_SSL_CIPHERS"]
+    ssl.create_default_context().set_ciphers(found)
+    assert found == asked.replace("PROFILE=SYSTEM", "DEFAULT")
+
+
 @pytest.mark.parametrize("argv", [(), ("postgres",), ("docker-entrypoint.sh", "postgres"), ("run-postgresql",)])
 def test_postgres_starts_its_server_at_the_pods_address(argv: tuple[str, ...]) -> None:
     found = start("postgres", *argv)
@@ -122,3 +144,52 @@ def test_other_programs_of_an_image_run_as_they_are() -> None:
     assert start("postgres", "pg_dump", "-a").argv == ("pg_dump", "-a")
     assert start("postgres", "postgres", "-c", "ssl=on").argv[-2:] == ("-c", "ssl=on")
     assert start("minio", "sh", "-c", "x").argv == ("sh", "-c", "x")
+
+
+@pytest.mark.parametrize("program", ["python", "python3", "python3.12", "/usr/local/bin/python"])
+def test_every_name_of_the_interpreter_is_the_one_that_is_here(program: str) -> None:
+    found = start("python:3.12", program, "-m", "http.server")
+    assert found.argv == ("python3", "-m", "http.server")
+    assert found.env["PATH"] == "/images/x/bin:/usr/bin"
+    assert start("python:3.12", "sh", "-c", "python app.py").argv == ("sh", "-c", "python app.py")
+
+
+def test_applets_of_busybox_are_the_programs_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert start("busybox", "busybox", "sleep", "60").argv == ("sleep", "60")
+    assert start("busybox", "sh", "-c", "date").argv == ("sh", "-c", "date")
+
+
+@pytest.mark.parametrize("image", ["python", "busybox"])
+def test_images_of_the_machines_programs_show_nothing_of_modelyard(image: str) -> None:
+    built = Built(REGISTRY.find(image), Path("/images/x"), "sha256:0")
+    assert built.python_path() == []
+    assert Path(sys.prefix) not in built.shown()
+
+
+def test_an_http_echo_understands_the_options_of_the_well_known_image() -> None:
+    argv = start("hashicorp/http-echo:1.0", "-text=hi").argv
+    assert argv[-3:] == ("--port", "5678", "-text=hi")
+    assert "--port" not in start("modelyard/http-echo", "--text", "hi").argv
+
+
+@pytest.mark.parametrize(
+    ("version", "image", "said"),
+    [
+        ("3.17.2", "mlflow:3.17", ""),
+        ("3.17.2", "mlflow:v3", ""),
+        ("3.17.2", "mlflow", ""),
+        ("3.17.2", "mlflow:odh-stable", ""),
+        ("3.17.2", "mlflow@sha256:11", ""),
+        ("3.17.2", "mlflow:3.1", 'mlflow 3.17.2 runs in place of image "mlflow:3.1" (3.1 was asked for)'),
+        ("3.17.2", "mlflow:3.14.0", 'mlflow 3.17.2 runs in place of image "mlflow:3.14.0" (3.14.0 was asked for)'),
+    ],
+)
+def test_a_tag_that_is_not_honored_is_said(version: str, image: str, said: str) -> None:
+    assert Recipe("mlflow", "", ("mlflow",), version).substitution(image) == said
+
+
+def test_a_stand_in_is_always_said_and_our_own_image_never() -> None:
+    assert REGISTRY.find("python").substitution("python:3.1").endswith('image "python:3.1" (3.1 was asked for)')
+    assert "programs of this machine" in REGISTRY.find("busybox").substitution("busybox")
+    assert REGISTRY.find("http-echo").substitution("modelyard/http-echo:1") == ""

@@ -161,7 +161,7 @@ class Told:
     at: float
 
 
-class Story:
+class PodScenario:
     """One pod on the scripted node."""
 
     def __init__(self, directory: Path, pod: Object, script: dict[str, list[Run]] | None = None) -> None:
@@ -221,7 +221,7 @@ class Story:
         )
         return PodWorker(self.pod, around, processes)
 
-    def start(self) -> Story:
+    def start(self) -> PodScenario:
         self.memory.start()
         self._task = asyncio.create_task(self.worker.run())
         return self
@@ -264,8 +264,6 @@ class Story:
         self.removed = True
         self._news.set()
         return True
-
-    # --- what a user does and sees ----------------------------------------------------------------------------------
 
     def delete(self, grace: int | None = None) -> None:
         seconds = grace if grace is not None else self.pod["spec"].get("terminationGracePeriodSeconds", 30)
@@ -367,4 +365,4 @@ def simple(restart: str = "Always", **container: Any) -> Object:
     return {"spec": {"restartPolicy": restart, "containers": [{"name": "main", **container}]}}
 
 
-__all__ = ["EPOCH", "Builder", "Run", "Story", "complete", "describe", "simple"]
+__all__ = ["EPOCH", "Builder", "PodScenario", "Run", "complete", "describe", "simple"]

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -174,3 +175,78 @@ async def test_a_talkative_container_does_not_hold_up_others(node: Node) -> None
     assert exit.code == 0
     await node.runtime.kill(node.launch("loud", "x").identity)
     await asyncio.wait_for(node.exits.get(), 10)
+
+
+def attached() -> tuple[tuple[int, int], tuple[int, int]]:
+    """Two pipes, for stdout and stderr, each as (ours, the container's)."""
+    return os.pipe(), os.pipe()
+
+
+async def until_end(descriptor: int) -> bytes:
+    def read() -> bytes:
+        with os.fdopen(descriptor, "rb") as file:
+            return file.read()
+
+    return await asyncio.wait_for(asyncio.to_thread(read), 10)
+
+
+async def test_an_attached_client_writes_to_the_program_and_reads_both_streams_until_it_ends(node: Node) -> None:
+    launch = replace(node.launch("a", "sh", "-c", "read line; echo got $line; cat >&2"), stdin=True)
+    await node.runtime.start(launch)
+    out, err = attached()
+    entry = await node.runtime.attach(launch.identity, out[1], err[1])
+    assert entry is not None
+    os.close(out[1])
+    os.close(err[1])
+    os.write(entry, b"one\ntwo\n")
+    os.close(entry)
+    await node.runtime.close_input(launch.identity)
+    assert await until_end(out[0]) == b"got one\n"
+    assert await until_end(err[0]) == b"two\n"
+    assert (await asyncio.wait_for(node.exits.get(), 10))[1].code == 0
+    assert sorted(node.log("a")) == ["stderr F two", "stdout F got one"]
+
+
+async def test_a_program_with_a_terminal_knows_it_and_gets_its_signals(node: Node) -> None:
+    script = "trap 'echo interrupted; exit 3' INT; test -t 0 && stty size && echo ready; while :; do sleep 0.05; done"
+    launch = replace(node.launch("a", "sh", "-c", script), stdin=True, tty=True)
+    await node.runtime.start(launch)
+    out, err = attached()
+    terminal = await node.runtime.attach(launch.identity, out[1], err[1])
+    assert terminal is not None
+    os.close(out[1])
+    os.close(err[1])
+    reading = asyncio.create_task(until_end(out[0]))
+    async with asyncio.timeout(10):
+        while not (node.directory / "logs/a.log").exists() or "ready" not in " ".join(node.log("a")):
+            await asyncio.sleep(0.01)
+    os.write(terminal, b"\x03")
+    os.close(terminal)
+    assert (await asyncio.wait_for(node.exits.get(), 10))[1].code == 3
+    assert b"interrupted" in await reading
+    assert await until_end(err[0]) == b""
+
+
+async def test_a_client_that_does_not_read_is_let_go_and_the_program_goes_on(node: Node) -> None:
+    script = "read go; head -c 4000000 /dev/zero | tr '\\0' 'x'; echo; echo end"
+    launch = replace(node.launch("a", "sh", "-c", script), stdin=True)
+    await node.runtime.start(launch)
+    out, err = attached()
+    entry = await node.runtime.attach(launch.identity, out[1], err[1])
+    assert entry is not None
+    os.close(out[1])
+    os.close(err[1])
+    os.write(entry, b"go\n")
+    os.close(entry)
+    assert (await asyncio.wait_for(node.exits.get(), 20))[1].code == 0
+    assert node.log("a")[-1] == "stdout F end"
+    assert len(await until_end(out[0])) < 4_000_000
+    os.close(err[0])
+
+
+async def test_nobody_attaches_to_a_container_that_is_gone(node: Node) -> None:
+    out, err = attached()
+    with pytest.raises(NotRunning):
+        await node.runtime.attach("nobody", out[1], err[1])
+    for descriptor in (*out, *err):
+        os.close(descriptor)

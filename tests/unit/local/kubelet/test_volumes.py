@@ -16,8 +16,14 @@ from modelyard.local.kubelet.payload import File
 from modelyard.local.kubelet.volumes import MountError, VolumeContext, Volumes, sources, sub_path
 from tests.unit.local.kubelet.harness import FixedTokens, Objects, complete
 
+CLAIM: Object = {
+    "metadata": {"name": "c", "namespace": "demo", "uid": "u-c"},
+    "spec": {"volumeName": "pv"},
+    "status": {"phase": "Bound"},
+}
 
-class Yard:
+
+class Ground:
     def __init__(self, directory: Path) -> None:
         self.objects = Objects()
         tokens: Any = FixedTokens(lambda: datetime(2030, 1, 1, tzinfo=UTC))
@@ -39,8 +45,8 @@ class Yard:
 
 
 @pytest.fixture
-def yard(tmp_path: Path) -> Yard:
-    return Yard(tmp_path)
+def ground(tmp_path: Path) -> Ground:
+    return Ground(tmp_path)
 
 
 def files(path: Path) -> dict[str, str]:
@@ -57,15 +63,15 @@ def files(path: Path) -> dict[str, str]:
     return found
 
 
-async def test_a_config_map_shows_text_and_binary_keys_with_the_mode(yard: Yard) -> None:
-    path = await yard.make(configMap={"name": "cm", "defaultMode": 0o400})
+async def test_a_config_map_shows_text_and_binary_keys_with_the_mode(ground: Ground) -> None:
+    path = await ground.make(configMap={"name": "cm", "defaultMode": 0o400})
     assert files(path) == {"a": "1", "b": "2", "raw": "\0\1"}
     assert (path / "a").stat().st_mode & 0o777 == 0o400
 
 
-async def test_items_choose_rename_and_set_modes(yard: Yard) -> None:
+async def test_items_choose_rename_and_set_modes(ground: Ground) -> None:
     items = [{"key": "a", "path": "deep/er.txt", "mode": 0o600}]
-    path = await yard.make(configMap={"name": "cm", "items": items})
+    path = await ground.make(configMap={"name": "cm", "items": items})
     assert files(path) == {"deep/er.txt": "1"}
     assert (path / "deep" / "er.txt").stat().st_mode & 0o777 == 0o600
 
@@ -88,51 +94,69 @@ async def test_items_choose_rename_and_set_modes(yard: Yard) -> None:
         ({"configMap": {"name": "cm", "items": [{"key": "a", "path": "../out"}]}}, "must be relative"),
     ],
 )
-async def test_what_cannot_be_mounted_says_why(yard: Yard, volume: Object, reason: str) -> None:
+async def test_what_cannot_be_mounted_says_why(ground: Ground, volume: Object, reason: str) -> None:
     with pytest.raises(MountError, match=r'MountVolume\.SetUp failed for volume "v" : ') as error:
-        await yard.make(**volume)
+        await ground.make(**volume)
     assert reason in str(error.value)
 
 
 @pytest.mark.parametrize(
     "volume", [{"configMap": {"name": "no", "optional": True}}, {"secret": {"secretName": "no", "optional": True}}]
 )
-async def test_an_optional_source_that_is_missing_is_an_empty_directory(yard: Yard, volume: Object) -> None:
-    path = await yard.make(**volume)
+async def test_an_optional_source_that_is_missing_is_an_empty_directory(ground: Ground, volume: Object) -> None:
+    path = await ground.make(**volume)
     assert files(path) == {}
 
 
-async def test_projected_volumes_mix_sources(yard: Yard) -> None:
+async def test_projected_volumes_mix_sources(ground: Ground) -> None:
     parts = [
         {"configMap": {"name": "cm", "items": [{"key": "a", "path": "ca.crt"}]}},
         {"secret": {"name": "sec"}},
         {"downwardAPI": {"items": [{"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}]}},
         {"serviceAccountToken": {"path": "token"}},
     ]
-    path = await yard.make(projected={"sources": parts})
+    path = await ground.make(projected={"sources": parts})
     assert files(path) == {"ca.crt": "1", "user": "me", "namespace": "demo", "token": "token-1"}
 
 
-async def test_downward_labels_are_quoted_lines(yard: Yard) -> None:
+async def test_downward_labels_are_quoted_lines(ground: Ground) -> None:
     items = [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
-    path = await yard.make(downwardAPI={"items": items})
+    path = await ground.make(downwardAPI={"items": items})
     assert (path / "labels").read_text() == 'a="x\\"y"\nb="2"'
 
 
-async def test_a_bound_claim_is_its_directory_and_nothing_outside_the_root(yard: Yard, tmp_path: Path) -> None:
+async def test_a_bound_claim_is_its_directory_and_nothing_outside_the_root(ground: Ground, tmp_path: Path) -> None:
+    ground.objects.put(builtin.PersistentVolumeClaim, CLAIM)
+    mine = {"claimRef": {"namespace": "demo", "name": "c", "uid": "u-c"}}
+    inside: Object = {"metadata": {"name": "pv"}, "spec": {"local": {"path": str(ground.root / "one")}, **mine}}
+    ground.objects.put(builtin.PersistentVolume, inside)
+    assert await ground.make(persistentVolumeClaim={"claimName": "c"}) == ground.root / "one"
+    outside: Object = {"metadata": {"name": "pv"}, "spec": {"hostPath": {"path": str(tmp_path)}, **mine}}
+    ground.objects.put(builtin.PersistentVolume, outside)
+    with pytest.raises(MountError, match="is not a directory below"):
+        await ground.make(persistentVolumeClaim={"claimName": "c"})
+
+
+@pytest.mark.parametrize("owner", [{}, {"claimRef": {"namespace": "victim", "name": "c", "uid": "u-victim"}}])
+async def test_a_claim_shows_no_volume_that_belongs_to_somebody_else(ground: Ground, owner: Object) -> None:
+    ground.objects.put(builtin.PersistentVolumeClaim, CLAIM)
+    path = {"hostPath": {"path": str(ground.root / "one")}}
+    ground.objects.put(builtin.PersistentVolume, {"metadata": {"name": "pv"}, "spec": path | owner})
+    with pytest.raises(MountError, match='persistentvolume "pv" does not belong to persistentvolumeclaim "c"'):
+        await ground.make(persistentVolumeClaim={"claimName": "c"})
+
+
+@pytest.mark.parametrize("place", ["/modelyard/volumes/1-2-3", "/before/the/move/volumes/1-2-3"])
+async def test_a_volume_is_found_wherever_the_folder_of_the_cluster_is(ground: Ground, place: str) -> None:
     claim: Object = {
-        "metadata": {"name": "c", "namespace": "demo"},
+        "metadata": {"name": "c", "namespace": "demo", "uid": "1-2-3"},
         "spec": {"volumeName": "pv"},
         "status": {"phase": "Bound"},
     }
-    yard.objects.put(builtin.PersistentVolumeClaim, claim)
-    inside: Object = {"metadata": {"name": "pv"}, "spec": {"local": {"path": str(yard.root / "one")}}}
-    yard.objects.put(builtin.PersistentVolume, inside)
-    assert await yard.make(persistentVolumeClaim={"claimName": "c"}) == yard.root / "one"
-    outside: Object = {"metadata": {"name": "pv"}, "spec": {"hostPath": {"path": str(tmp_path)}}}
-    yard.objects.put(builtin.PersistentVolume, outside)
-    with pytest.raises(MountError, match="is not a directory below"):
-        await yard.make(persistentVolumeClaim={"claimName": "c"})
+    ground.objects.put(builtin.PersistentVolumeClaim, claim)
+    spec = {"hostPath": {"path": place}, "claimRef": {"namespace": "demo", "name": "c", "uid": "1-2-3"}}
+    ground.objects.put(builtin.PersistentVolume, {"metadata": {"name": "pv"}, "spec": spec})
+    assert await ground.make(persistentVolumeClaim={"claimName": "c"}) == ground.root / "1-2-3"
 
 
 def test_files_change_together_and_unchanged_ones_are_left_alone(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from modelyard.kube.conditions import find_condition
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.objects import key_of
 from modelyard.kube.times import format_time
-from modelyard.runtime.controller import Controller
+from modelyard.runtime.declaring.controller import Controller
 from modelyard.runtime.testing import Bench, MemoryCluster, RunOutcome
 
 

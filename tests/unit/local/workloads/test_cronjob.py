@@ -1,4 +1,4 @@
-"""CronJobs on virtual time, and the schedules they follow."""
+"""CronJobs on virtual time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 from modelyard.kube.builtin import CronJob, Job
 from modelyard.kube.kinds import Object
 from modelyard.local.workloads import cronjob_controller
-from modelyard.local.workloads.schedules import parse_schedule
 from tests.unit.local.workloads.stage import Stage, template
 
 
@@ -105,41 +104,3 @@ def test_a_time_beyond_the_starting_deadline_is_missed(stage: Stage) -> None:
     stage.cluster.advance(3600 + 120)
     stage.play()
     assert stage.all(Job) == []
-
-
-@pytest.mark.parametrize(
-    ("schedule", "zone", "after", "expected"),
-    [
-        ("0 9 * * 1-5", None, "2026-01-02T10:00:00", "2026-01-05T09:00:00"),
-        ("0 0 1 * *", None, "2026-01-31T00:00:00", "2026-02-01T00:00:00"),
-        ("@hourly", None, "2026-01-01T00:30:00", "2026-01-01T01:00:00"),
-        ("0 0 29 2 *", None, "2026-01-01T00:00:00", "2028-02-29T00:00:00"),
-        ("30 2 * * *", "Europe/Berlin", "2026-03-28T12:00:00", "2026-03-30T00:30:00"),
-        ("0 12 * * *", "America/New_York", "2026-01-01T00:00:00", "2026-01-01T17:00:00"),
-        ("0 0 13 * 5", None, "2026-01-01T12:00:00", "2026-01-02T00:00:00"),
-        ("5/20 * * * *", None, "2026-01-01T00:06:00", "2026-01-01T00:25:00"),
-        ("@every 1h30m", None, "2026-01-01T00:00:00", "2026-01-01T01:30:00"),
-    ],
-)
-def test_schedules(schedule: str, zone: str | None, after: str, expected: str) -> None:
-    found = parse_schedule(schedule, zone).next_after(datetime.fromisoformat(after).replace(tzinfo=UTC))
-    assert found == datetime.fromisoformat(expected).replace(tzinfo=UTC)
-
-
-def test_a_day_that_never_comes_gives_nothing() -> None:
-    assert parse_schedule("0 0 30 2 *").next_after(datetime(2026, 1, 1, tzinfo=UTC)) is None
-
-
-@pytest.mark.parametrize(
-    ("schedule", "part"),
-    [
-        ("* * * *", "5 fields"),
-        ("61 * * * *", "minute 61"),
-        ("* * * foo *", "month 'foo'"),
-        ("5-1 * * * *", "beginning"),
-        ("@every soon", "1h30m"),
-    ],
-)
-def test_a_bad_schedule_says_what_is_wrong(schedule: str, part: str) -> None:
-    with pytest.raises(ValueError, match=part):
-        parse_schedule(schedule)

@@ -1,17 +1,12 @@
-"""Endpoints, claims and scheduling."""
+"""Endpoints and scheduling."""
 
 from __future__ import annotations
 
 import pytest
 
-from modelyard.kube.builtin import Endpoints, EndpointSlice, PersistentVolume, PersistentVolumeClaim, Pod
+from modelyard.kube.builtin import Endpoints, EndpointSlice, Pod
 from modelyard.kube.kinds import Object
-from modelyard.local.workloads import (
-    claims_controller,
-    endpoints_controller,
-    scheduler_controller,
-    volumes_controller,
-)
+from modelyard.local.workloads import endpoints_controller, scheduler_controller
 from tests.unit.local.workloads.stage import Stage
 
 
@@ -68,92 +63,6 @@ def test_a_service_without_selector_gets_no_endpoints_of_ours() -> None:
     assert stage.all(EndpointSlice) == []
 
 
-class FakeDirectories:
-    def __init__(self) -> None:
-        self.made: set[str] = set()
-
-    def path(self, uid: str) -> str:
-        return f"/volumes/{uid}"
-
-    def create(self, uid: str) -> None:
-        self.made.add(uid)
-
-    def remove(self, uid: str) -> None:
-        self.made.discard(uid)
-
-
-def a_claim(**spec: object) -> Object:
-    wanted = {
-        "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": "2Gi"}},
-        "storageClassName": "local",
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {"name": "data", "namespace": "ns"},
-        "spec": wanted | spec,
-    }
-
-
-LOCAL = {
-    "apiVersion": "storage.k8s.io/v1",
-    "kind": "StorageClass",
-    "metadata": {"name": "local"},
-    "provisioner": "modelyard.dev/directory",
-    "reclaimPolicy": "Delete",
-}
-
-
-def test_a_claim_is_bound_to_a_directory_and_the_directory_goes_with_it() -> None:
-    directories = FakeDirectories()
-    stage = Stage(claims_controller(directories), volumes_controller())
-    stage.put(LOCAL)
-    claim = stage.put(a_claim())
-    stage.play()
-    bound = stage.one(PersistentVolumeClaim, "data")
-    assert bound["status"]["phase"] == "Bound"
-    volume = stage.one(PersistentVolume, bound["spec"]["volumeName"])
-    assert volume["status"] == {"phase": "Bound"}
-    assert volume["spec"]["hostPath"]["path"] == f"/volumes/{claim['metadata']['uid']}"
-    assert directories.made == {claim["metadata"]["uid"]}
-    stage.edit(PersistentVolumeClaim, "data", lambda c: c["metadata"].update(deletionTimestamp=stage.now))
-    stage.play()
-    assert stage.all(PersistentVolumeClaim) == []
-    assert stage.all(PersistentVolume) == []
-    assert directories.made == set()
-
-
-def test_a_volume_whose_claim_is_gone_is_released_and_one_without_a_claim_is_available() -> None:
-    stage = Stage(volumes_controller())
-    for name, claim in (("left", {"claimRef": {"namespace": "ns", "name": "gone", "uid": "u"}}), ("free", {})):
-        stage.put({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": claim})
-    stage.play()
-    phases = {volume["metadata"]["name"]: volume["status"]["phase"] for volume in stage.all(PersistentVolume)}
-    assert phases == {"left": "Released", "free": "Available"}
-
-
-def test_a_claim_in_use_is_not_deleted_under_its_pod() -> None:
-    directories = FakeDirectories()
-    stage = Stage(claims_controller(directories))
-    stage.put(LOCAL)
-    stage.put(a_claim())
-    stage.put(a_pod("user", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]))
-    stage.play()
-    stage.edit(PersistentVolumeClaim, "data", lambda c: c["metadata"].update(deletionTimestamp=stage.now))
-    stage.play()
-    assert stage.all(PersistentVolumeClaim)
-    assert directories.made
-
-
-def test_a_claim_of_an_unknown_class_stays_pending_and_says_why() -> None:
-    stage = Stage(claims_controller(FakeDirectories()))
-    stage.put(a_claim(storageClassName="fast"))
-    outcomes = stage.step()
-    assert stage.one(PersistentVolumeClaim, "data")["status"]["phase"] == "Pending"
-    assert 'storageclass.storage.k8s.io "fast" not found' in outcomes[0].events[0].message
-
-
 NODE = {
     "apiVersion": "v1",
     "kind": "Node",
@@ -203,3 +112,18 @@ def test_scheduling(spec: Object, why: str | None) -> None:
         return
     assert bound == []
     assert why in stage.condition(Pod, "p", "PodScheduled")["message"]
+
+
+@pytest.mark.parametrize(("requests", "fits"), [({"cpu": "1500m"}, True), ({"memory": "3Gi"}, False)])
+def test_pods_share_the_processors_and_not_the_memory(requests: dict[str, str], fits: bool) -> None:
+    bound: list[str] = []
+
+    async def bind(namespace: str, pod: str, node: str) -> None:
+        bound.append(pod)
+
+    stage = Stage(scheduler_controller(bind))
+    stage.put(NODE)
+    stage.put(a_pod("first", containers=asks(**requests), nodeName="laptop"))
+    stage.put(a_pod("second", containers=asks(**requests)))
+    stage.step()
+    assert (bound == ["second"]) is fits

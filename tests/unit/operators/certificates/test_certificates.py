@@ -11,19 +11,19 @@ from cryptography import x509
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Kind, Object
-from modelyard.operators.certificates.config import CertificateSettings, Issuer
+from modelyard.kube.openshift import SERVING_CERTIFICATE
+from modelyard.operators.certificates.config import CertificateSettings, Issuer, IssuerReference
 from modelyard.operators.certificates.controller import (
-    ANNOTATION,
     CA_SECRET,
     ca_controller,
     certificate_controller,
     names_of,
 )
 from modelyard.operators.certificates.reach import Reach
-from modelyard.operators.parts.settings import SettingError
-from modelyard.runtime.controller import Fixed
-from modelyard.runtime.inmemory import NOW
+from modelyard.runtime.declaring.controller import Fixed
+from modelyard.runtime.declaring.settings import SettingError
 from modelyard.runtime.testing import Bench, bench
+from modelyard.runtime.testing.inmemory import NOW
 
 GROUPS = frozenset({"mlflow.opendatahub.io"})
 HOME = "modelyard"
@@ -34,7 +34,7 @@ def service(*, group: str = "mlflow.opendatahub.io", annotation: str = "mlflow-t
     metadata = {
         "name": "mlflow",
         "namespace": namespace,
-        "annotations": {ANNOTATION: annotation} if annotation else {},
+        "annotations": {SERVING_CERTIFICATE: annotation} if annotation else {},
         "ownerReferences": [owner] if group else [],
     }
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": [{"port": 8443}]}}
@@ -154,8 +154,9 @@ def test_a_lost_ca_means_new_certificates() -> None:
     assert decoded(secret(made), "tls.crt") != first
 
 
-def test_on_openshift_its_service_ca_issues() -> None:
-    made = stage(service(), authority(), served=(builtin.ConsoleLink,))
+@pytest.mark.parametrize("kind", [builtin.ConsoleLink, builtin.Route], ids=lambda kind: kind.kind)
+def test_on_openshift_its_service_ca_issues(kind: Kind) -> None:
+    made = stage(service(), authority(), served=(kind,))
     assert made.run().writes == ()
 
 
@@ -164,7 +165,7 @@ def test_cert_manager_issues_where_it_is_chosen() -> None:
         service(),
         authority(),
         served=(builtin.Certificate,),
-        settings=CertificateSettings(HOME, Issuer.CERT_MANAGER, issuer_name="my-issuer"),
+        settings=CertificateSettings(HOME, Issuer.CERT_MANAGER, reference=IssuerReference("my-issuer")),
     )
     outcome = made.settle()
     spec = outcome.children[builtin.Certificate, "mlflow-tls"]["spec"]
@@ -177,7 +178,7 @@ def test_cert_manager_issues_where_it_is_chosen() -> None:
 def test_cert_manager_that_is_chosen_but_not_installed_is_said_and_nothing_is_taken_away() -> None:
     made = stage(service(), authority())
     made.settle()
-    settings = CertificateSettings(HOME, Issuer.CERT_MANAGER, issuer_name="x")
+    settings = CertificateSettings(HOME, Issuer.CERT_MANAGER, reference=IssuerReference("x"))
     made = stage(service(), *made.cluster.list(builtin.Secret, None, None), settings=settings)
     outcome = made.run()
     assert secret(made) is not None
@@ -187,7 +188,7 @@ def test_cert_manager_that_is_chosen_but_not_installed_is_said_and_nothing_is_ta
 
 
 def test_what_cert_manager_wrote_is_replaced_when_our_own_issues_again() -> None:
-    settings = CertificateSettings(HOME, Issuer.CERT_MANAGER, issuer_name="x")
+    settings = CertificateSettings(HOME, Issuer.CERT_MANAGER, reference=IssuerReference("x"))
     made = stage(service(), authority(), served=(builtin.Certificate,), settings=settings)
     made.settle()
     (certificate,) = made.cluster.list(builtin.Certificate, "ml", None)

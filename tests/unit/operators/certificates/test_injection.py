@@ -9,21 +9,22 @@ import pytest
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Kind, Object
-from modelyard.operators.certificates.config import CertificateSettings, Issuer
+from modelyard.kube.openshift import INJECT_CA
+from modelyard.operators.certificates.config import CertificateSettings, Issuer, IssuerReference
 from modelyard.operators.certificates.controller import ca_controller
-from modelyard.operators.certificates.injection import INJECT, KEY, injection_controller
+from modelyard.operators.certificates.injection import KEY, injection_controller
 from modelyard.operators.certificates.operator import operator
 from modelyard.operators.registry import load
-from modelyard.runtime.controller import Fixed
-from modelyard.runtime.inmemory import NOW
-from modelyard.runtime.rbac import grants
+from modelyard.runtime.declaring.controller import Fixed
+from modelyard.runtime.declaring.rbac import grants
 from modelyard.runtime.testing import Bench, bench
+from modelyard.runtime.testing.inmemory import NOW
 
 HOME = "modelyard"
 
 
 def config_map(asks: str = "true", **data: str) -> Object:
-    metadata = {"name": "mlflow-ca-bundle", "namespace": "ml", "annotations": {INJECT: asks} if asks else {}}
+    metadata = {"name": "mlflow-ca-bundle", "namespace": "ml", "annotations": {INJECT_CA: asks} if asks else {}}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata} | ({"data": data} if data else {})
 
 
@@ -44,7 +45,7 @@ def bundle(ca: Object) -> str:
 
 
 def stage(resource: Object, *objects: Object, served: tuple[Kind, ...] = (), issuer: Issuer = Issuer.AUTO) -> Bench:
-    settings = CertificateSettings(HOME, issuer, issuer_name="my-issuer")
+    settings = CertificateSettings(HOME, issuer, reference=IssuerReference("my-issuer"))
     return bench(injection_controller(settings, {"ml"}), resource, objects, served=served)
 
 
@@ -72,7 +73,7 @@ def test_one_that_does_not_ask_is_left_alone(asks: str) -> None:
 def test_it_is_taken_back_when_the_annotation_goes() -> None:
     made = stage(config_map(mine="x"), authority())
     made.settle()
-    made.edit_resource(lambda resource: resource["metadata"]["annotations"].pop(INJECT))
+    made.edit_resource(lambda resource: resource["metadata"]["annotations"].pop(INJECT_CA))
     made.settle()
     assert data(made) == {"mine": "x"}
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from greetings_operator.operator import operator as demo
+from modelyard.kube import builtin
+from modelyard.kube.kinds import Kind
 from modelyard.operators.certificates.operator import operator
-from modelyard.operators.certificates.reach import Reach, reach_of
-from modelyard.operators.demo.operator import operator as demo
+from modelyard.operators.certificates.reach import Reach, makers_of, reach_of
 from modelyard.operators.registry import load, shared
-from modelyard.runtime.rbac import Grants, grants
+from modelyard.runtime.declaring.controller import Controller, Owns
+from modelyard.runtime.declaring.operator import Operator
+from modelyard.runtime.declaring.rbac import Grants, grants
 
-GROUPS = frozenset({"mlflow.opendatahub.io", "modelregistry.opendatahub.io", "modelcatalog"})
 WRITE = {"create", "update", "patch", "delete", "deletecollection"}
 
 
@@ -44,11 +47,38 @@ def verbs(made: Grants, place: str, resource: str) -> set[str]:
     ],
 )
 def test_it_follows_from_the_operators_settings(names: list[str], environ: dict[str, str], reach: Reach) -> None:
-    assert reach_of(load(names, environ), GROUPS) == reach
+    assert reach_of(load(names, environ)) == reach
+
+
+def users_operator(*, asks: bool) -> Operator:
+    owns = [Owns(builtin.Service, namespace="web", serving_certificates=asks)]
+    kind = Kind("example.com", "v1", "Website", "websites")
+    return Operator("websites", "Websites", "none", [Controller("websites", kind, owns=owns)])
+
+
+def test_an_operator_of_a_user_says_that_its_services_want_certificates() -> None:
+    theirs = users_operator(asks=True)
+    assert makers_of([theirs]) == {"example.com"}
+    assert reach_of([theirs]) == Reach(frozenset({"web"}), everywhere=False)
+    assert [c.name for c in operator({}, [theirs]).controllers] == [
+        "serving-ca",
+        "serving-certificates",
+        "serving-ca-injection",
+    ]
+
+
+def test_services_without_that_declaration_get_none() -> None:
+    theirs = users_operator(asks=False)
+    assert makers_of([theirs]) == frozenset()
+    assert operator({}, [theirs]).controllers == []
+
+
+def test_ours_say_it_themselves() -> None:
+    assert makers_of(load(None, {})) == {"mlflow.opendatahub.io", "modelregistry.opendatahub.io", "modelcatalog"}
 
 
 def test_operators_that_ask_for_no_certificates_do_not_count() -> None:
-    assert reach_of([demo({})], GROUPS) == Reach(everywhere=False)
+    assert reach_of([demo({})]) == Reach(everywhere=False)
     assert operator({}, [demo({})]).controllers == []
 
 

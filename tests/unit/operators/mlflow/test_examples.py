@@ -9,13 +9,12 @@ import yaml
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Object
-from modelyard.operators.certificates.controller import ANNOTATION
-from modelyard.operators.certificates.injection import INJECT
+from modelyard.kube.openshift import INJECT_CA, SERVING_CERTIFICATE
 from modelyard.operators.mlflow.api import DEFINITIONS, MLFLOW, MLflow
 from modelyard.operators.mlflow.config import Settings
 from modelyard.operators.mlflow.controller import mlflow_controller
 from modelyard.operators.mlflow.operator import operator
-from modelyard.operators.parts.images import pin
+from modelyard.pins import pins
 from modelyard.runtime.testing import make_ready, settle
 
 EXAMPLES = Path(__file__).parents[4] / "examples" / "mlflow"
@@ -71,7 +70,7 @@ def test_the_stores_with_tls_have_the_seed_pages_ports_and_ask_for_the_certifica
         (port,) = service["spec"]["ports"]
         shipped.add((service["metadata"]["name"], port["port"], port.get("name", "")))
         (used,) = [volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume]
-        assert service["metadata"]["annotations"] == {ANNOTATION: used}
+        assert service["metadata"]["annotations"] == {SERVING_CERTIFICATE: used}
         # OpenShift chooses the user and the group.
         assert "securityContext" not in pod
     assert shipped == declared
@@ -79,7 +78,7 @@ def test_the_stores_with_tls_have_the_seed_pages_ports_and_ask_for_the_certifica
 
 def test_with_tls_whom_the_server_talks_to_is_checked() -> None:
     trust, mlflow = objects("stores-tls.yaml")
-    assert trust["metadata"]["annotations"] == {INJECT: "true"}
+    assert trust["metadata"]["annotations"] == {INJECT_CA: "true"}
     assert mlflow["spec"]["caBundleConfigMap"]["name"] == trust["metadata"]["name"]
     assert mlflow["spec"]["env"][0]["value"].startswith("https://minio-service.opendatahub.svc.cluster.local:9000")
     (uris,) = [
@@ -90,7 +89,7 @@ def test_with_tls_whom_the_server_talks_to_is_checked() -> None:
 
 @pytest.mark.parametrize("file", sorted(EXAMPLES.glob("*.yaml")), ids=lambda file: file.name)
 def test_the_images_of_the_stores_are_the_pinned_ones(file: Path) -> None:
-    pinned = {f"{pin(name).image}:{pin(name).version}" for name in ("postgres", "minio")}
+    pinned = {pins()[name].reference for name in ("postgres", "minio")}
     pods = [obj["spec"]["template"]["spec"] for obj in objects(file.name) if obj["kind"] == "Deployment"]
     images = {each["image"] for pod in pods for each in [*pod.get("initContainers", []), *pod["containers"]]}
     assert images <= pinned

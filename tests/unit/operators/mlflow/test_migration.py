@@ -17,9 +17,9 @@ from modelyard.operators.mlflow.migration import (
     JobAction,
     JobSeen,
     JobState,
+    MigrationState,
     Observed,
     Scale,
-    Verdict,
     is_requested,
     next_step,
     rollout_message,
@@ -115,6 +115,14 @@ CASES: list[tuple[str, dict[str, Any], str, Scale, JobAction, float | None]] = [
         Scale.ZERO,
         JobAction.NOTHING,
         None,
+    ),
+    (
+        "references missing",
+        {**UNKNOWN_IMAGE, "missing": "Secret db does not exist"},
+        "MigrationReferencesMissing",
+        Scale.LEAVE,
+        JobAction.NOTHING,
+        300.0,
     ),
     ("image not checked", UNKNOWN_IMAGE, "MigrationPreflight", Scale.LEAVE, JobAction.CREATE_PREFLIGHT, 300.0),
     (
@@ -287,6 +295,7 @@ anything = st.builds(
     scaled_down=st.booleans(),
     other_job=st.sampled_from(["", "other"]),
     image_vouched=st.booleans(),
+    missing=st.sampled_from(["", "Secret db does not exist"]),
 )
 
 
@@ -303,11 +312,11 @@ def test_no_migration_starts_while_a_server_or_another_migration_runs(observed: 
 @given(anything)
 def test_every_step_says_something_and_comes_back_or_is_final(observed: Observed) -> None:
     step = next_step(observed)
-    if step.verdict is not Verdict.NONE:
+    if step.verdict is not MigrationState.NONE:
         assert step.reason
         assert step.message
-    assert (step.requeue is not None) == (step.verdict is Verdict.PROGRESS)
-    if step.verdict is Verdict.PROGRESS:
+    assert (step.requeue is not None) == (step.verdict is MigrationState.PROGRESS)
+    if step.verdict is MigrationState.PROGRESS:
         assert step.reason.startswith("Force") == observed.forced or step.reason == "MigrationRetrying"
 
 
@@ -315,7 +324,7 @@ def test_every_step_says_something_and_comes_back_or_is_final(observed: Observed
 def test_a_server_is_never_started_before_its_database_is_migrated(observed: Observed) -> None:
     step = next_step(observed)
     if step.scale is Scale.FULL and is_requested(observed):
-        assert step.verdict is Verdict.ROLLOUT
+        assert step.verdict is MigrationState.ROLLOUT
         assert observed.job.state is SUCCEEDED or observed.success_recorded
 
 

@@ -9,7 +9,7 @@ from modelyard.kube.objects import labels_of, name_of
 from modelyard.operators.mlflow.config import Settings
 from modelyard.operators.mlflow.operator import operator
 from modelyard.operators.mlflow.roles import user_roles
-from modelyard.runtime.rbac import grants
+from modelyard.runtime.declaring.rbac import grants
 
 KUBEFLOW = "mlflow.kubeflow.org"
 
@@ -124,6 +124,8 @@ NAMESPACE = {
     ("gateway.networking.k8s.io", "httproutes"): KEEP,
     ("gateway.networking.k8s.io", "backendtlspolicies"): KEEP,
     ("", "pods"): READ,
+    # Not upstream's: whose pods are ours.
+    ("apps", "replicasets"): READ,
 }
 
 

@@ -13,17 +13,17 @@ from modelyard.operators.mlflow.api import DEFINITIONS
 from modelyard.operators.mlflow.config import Settings
 from modelyard.operators.mlflow.controller import mlflow_controller
 from modelyard.operators.mlflow.facts import FORCE_MIGRATE
-from modelyard.runtime.memory import KeyMemory
-from modelyard.runtime.passes import Pass
+from modelyard.runtime.acting.memory import KeyMemory
+from modelyard.runtime.acting.passes import Pass
 from tests.cluster.mlflow.scenarios import E2E, NEEDS_API, SCENARIOS, title
 from tests.cluster.mlflow.scenarios.migrations import FAR_AHEAD, LONG_AGO, NOT_SQL, RETRYABLE, failed, older_version
-from tests.cluster.mlflow.scenarios.story import JOB, Story
-from tests.yard import MemoryYard
+from tests.cluster.mlflow.scenarios.scene import JOB, MLflowScene
+from tests.ground import MemoryGround
 
 
 @pytest.mark.parametrize("number", sorted(SCENARIOS.keys() - NEEDS_API), ids=title)
 async def test_scenario(number: int) -> None:
-    await SCENARIOS[number](Story(MemoryYard(DEFINITIONS)))
+    await SCENARIOS[number](MLflowScene(MemoryGround(DEFINITIONS)))
 
 
 def test_no_scenario_is_missing() -> None:
@@ -32,27 +32,27 @@ def test_no_scenario_is_missing() -> None:
     assert [name for name in E2E.values() if f"def {name}(" not in e2e] == []
 
 
-async def not_ready(story: Story) -> None:
-    await story.settled(replicas=2)
-    await story.yard.deployment_has("mlflow", 2, ready=0)
+async def not_ready(scene: MLflowScene) -> None:
+    await scene.settled(replicas=2)
+    await scene.ground.deployment_has("mlflow", 2, ready=0)
 
 
-async def without_its_ca_bundle(story: Story) -> None:
-    await story.create(caBundleConfigMap={"name": "nope"})
+async def without_its_ca_bundle(scene: MLflowScene) -> None:
+    await scene.create(caBundleConfigMap={"name": "nope"})
 
 
-async def failed_for_good(story: Story) -> None:
-    await failed(story, 11)
+async def failed_for_good(scene: MLflowScene) -> None:
+    await failed(scene, 11)
 
 
-async def failed_long_ago(story: Story) -> None:
-    await failed(story, 15, at=LONG_AGO)
+async def failed_long_ago(scene: MLflowScene) -> None:
+    await failed(scene, 15, at=LONG_AGO)
 
 
-async def forced(story: Story) -> None:
-    await failed(story, 11)
-    await story.yard.quiet()
-    await story.annotate(FORCE_MIGRATE)
+async def forced(scene: MLflowScene) -> None:
+    await failed(scene, 11)
+    await scene.ground.quiet()
+    await scene.annotate(FORCE_MIGRATE)
 
 
 @pytest.mark.parametrize(
@@ -68,15 +68,15 @@ async def forced(story: Story) -> None:
     ],
 )
 async def test_how_soon_it_looks_again(
-    number: int, situation: Callable[[Story], Awaitable[None]], seconds: float | None
+    number: int, situation: Callable[[MLflowScene], Awaitable[None]], seconds: float | None
 ) -> None:
     """The rest of the waiting times are in the table of migration steps."""
-    yard = MemoryYard(DEFINITIONS)
-    story = Story(yard)
-    await story.start()
-    await situation(story)
-    controller = mlflow_controller(Settings(namespace=yard.namespace, module=number == 63))
-    result = await Pass(controller, yard.cluster, KeyMemory(), Key("", "mlflow")).run()
+    ground = MemoryGround(DEFINITIONS)
+    scene = MLflowScene(ground)
+    await scene.start()
+    await situation(scene)
+    controller = mlflow_controller(Settings(namespace=ground.namespace, module=number == 63))
+    result = await Pass(controller, ground.cluster, KeyMemory(), Key("", "mlflow")).run()
     assert result.requeue_after == seconds
 
 
@@ -85,12 +85,12 @@ async def test_how_soon_it_looks_again(
     [((15, 11), "MigrationFailed", NOT_SQL), ((11, 15), "MigrationRetrying", RETRYABLE)],
 )
 async def test_54_the_newest_pod_says_how_a_migration_failed(codes: tuple[int, int], reason: str, said: str) -> None:
-    story = Story(MemoryYard(DEFINITIONS))
-    await story.start()
-    await story.create()
-    await story.yard.until(builtin.Job, JOB)
+    scene = MLflowScene(MemoryGround(DEFINITIONS))
+    await scene.start()
+    await scene.create()
+    await scene.ground.until(builtin.Job, JOB)
     for code in codes:
-        await story.yard.job_pod(JOB, "db-migrate", exit_code=code)
-        await story.yard.pass_time(60)
-    await story.yard.job_fails(JOB, at=FAR_AHEAD)
-    assert (await story.condition("Migration", reason=reason))["message"].startswith(said)
+        await scene.ground.job_pod(JOB, "db-migrate", exit_code=code)
+        await scene.ground.pass_time(60)
+    await scene.ground.job_fails(JOB, at=FAR_AHEAD)
+    assert (await scene.condition("Migration", reason=reason))["message"].startswith(said)

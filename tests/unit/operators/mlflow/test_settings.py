@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from modelyard.operators.mlflow.config import DEFAULT_IMAGE, Settings, Switch, version_of
-from modelyard.operators.mlflow.operator import SETTINGS, operator
-from modelyard.operators.parts.settings import SettingError
+from modelyard.operators.mlflow.operator import operator
+from modelyard.runtime.declaring.settings import SettingError
 
 
 def test_the_defaults_are_upstreams() -> None:
@@ -34,6 +34,7 @@ def test_every_variable_is_read() -> None:
             "ENABLE_MLFLOW_OPERATOR_MODULE_CONTROLLER": "true",
             "ENABLE_NAMESPACE_RBAC": "true",
             "RESOURCE_NAME_PREFIX": "x-",
+            "PREDECESSOR_NAMESPACES": "elsewhere",
         }
     )
     assert settings == Settings(
@@ -53,7 +54,9 @@ def test_every_variable_is_read() -> None:
         module=True,
         namespace_rbac=True,
         resource_name_prefix="x-",
+        predecessor_namespaces=("odh", "elsewhere"),
     )
+    assert {"opendatahub", "apps", "odh", "elsewhere"} <= set(settings.predecessor.namespaces)
     assert settings.target_namespace == "apps"
     assert settings.view_role == "x-mlflow-view"
 
@@ -107,9 +110,10 @@ def test_the_two_extra_controllers_are_off_by_default() -> None:
 
 
 def test_every_setting_is_documented_once() -> None:
-    names = [setting.name for setting in SETTINGS]
+    settings = operator({}).settings
+    names = [name for setting in settings for name in setting.variables]
     assert len(names) == len(set(names))
-    assert all(setting.description for setting in SETTINGS)
+    assert all(setting.description for setting in settings)
 
 
 @pytest.mark.parametrize(

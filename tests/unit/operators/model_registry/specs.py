@@ -85,3 +85,21 @@ def _registry(spec: Object | None, notes: dict[str, str] | None) -> Object:
 
 
 registries = st.builds(_registry, st.one_of(st.none(), specs), noted)
+
+
+def _deployable(registry: Object) -> Object:
+    """The registry as one that admission lets pass: with a database, and with ports that do not clash."""
+    spec: Object = registry.setdefault("spec", {"rest": {}})
+    postgres: Object = spec.get("postgres", {})
+    if postgres.get("generateDeployment"):
+        spec["postgres"] = {name: value for name, value in postgres.items() if name not in ("host", "hostAddress")}
+    elif not {"host", "hostAddress", "mysql"} & (postgres.keys() | spec.keys()):
+        spec["mysql"] = {"host": "h", "username": "u", "database": "d"}
+    fixed = {"rest": 8080, "postgres": 5432, "mysql": 3306, "kubeRBACProxy": 8443, "oauthProxy": 9443}
+    for part, port in fixed.items():
+        if "port" in spec.get(part, {}):
+            spec[part] = {**spec[part], "port": port}
+    return registry
+
+
+deployable = registries.map(_deployable)

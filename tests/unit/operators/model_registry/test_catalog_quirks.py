@@ -12,7 +12,7 @@ from modelyard.kube import builtin
 from modelyard.kube.kinds import Key, Object
 from modelyard.kube.objects import owners_of
 from modelyard.operators.certificates.controller import wanted_secret
-from modelyard.operators.certificates.operator import GROUPS
+from modelyard.operators.certificates.reach import makers_of
 from modelyard.operators.model_registry.catalog.children import DATABASE, NAME
 from modelyard.operators.model_registry.catalog.controller import catalog_controller
 from modelyard.operators.model_registry.catalog.sources import (
@@ -23,9 +23,10 @@ from modelyard.operators.model_registry.catalog.sources import (
     without_default_catalog,
 )
 from modelyard.operators.model_registry.config import Settings
-from modelyard.operators.model_registry.facts import CONFIG_DIGEST
+from modelyard.operators.model_registry.operator import operator
 from modelyard.operators.parts.platform import Auth
-from modelyard.runtime.controller import Owns, Watch
+from modelyard.operators.parts.references import CONFIG_DIGEST
+from modelyard.runtime.declaring.controller import Owns, Watch
 from modelyard.runtime.testing import Bench, bench, make_ready
 from tests.cluster.stories import Server
 
@@ -47,14 +48,14 @@ def secret(**metadata: Any) -> Object:
     }
 
 
-def yard(*objects: Object, served: Any = (), **settings: Any) -> Bench:
+def ground(*objects: Object, served: Any = (), **settings: Any) -> Bench:
     made = catalog_controller(Settings(namespace=NS, **settings))
     return bench(made, Key(NS, NAME), objects, served=served)
 
 
 def test_q2_credentials_that_someone_owns_stay_his() -> None:
     owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "sync", "uid": "u1"}
-    made = yard(secret(ownerReferences=[owner]))
+    made = ground(secret(ownerReferences=[owner]))
     outcome = made.settle()
     found = made.cluster.get(builtin.Secret, Key(NS, DATABASE)) or {}
     assert owners_of(found) == [owner]
@@ -63,12 +64,15 @@ def test_q2_credentials_that_someone_owns_stay_his() -> None:
 
 
 def test_q5_the_service_gets_a_certificate_anywhere() -> None:
-    outcome = yard().settle()
-    assert wanted_secret(outcome.children[builtin.Service, NAME], GROUPS) == "model-catalog-kube-rbac-proxy"
+    outcome = ground().settle()
+    assert (
+        wanted_secret(outcome.children[builtin.Service, NAME], makers_of([operator({})]))
+        == "model-catalog-kube-rbac-proxy"
+    )
 
 
 def test_q5_the_server_is_not_open_to_the_cluster() -> None:
-    outcome = yard().settle()
+    outcome = ground().settle()
     (rule,) = outcome.children[builtin.NetworkPolicy, "model-catalog-proxy"]["spec"]["ingress"]
     assert rule == {"ports": [{"protocol": "TCP", "port": 8443}]}
 
@@ -148,7 +152,7 @@ def test_q12_nothing_to_take_out_is_nothing_done(text: str) -> None:
 
 
 def test_q12_an_entry_that_comes_later_goes_too() -> None:
-    made = yard()
+    made = ground()
     made.settle()
     text = "catalogs:\n- id: default_catalog\n- id: mine\n"
     made.edit(builtin.ConfigMap, NS, "model-catalog-sources", lambda obj: obj["data"].update({KEY: text}))
@@ -158,7 +162,7 @@ def test_q12_an_entry_that_comes_later_goes_too() -> None:
 
 
 def test_q14_pods_follow_the_password() -> None:
-    made = yard(secret())
+    made = ground(secret())
 
     def digests() -> set[str]:
         outcome = made.settle()
@@ -173,7 +177,7 @@ def test_q14_pods_follow_the_password() -> None:
 
 
 def test_q15_its_health_can_be_read() -> None:
-    made = yard()
+    made = ground()
     outcome = made.settle()
     health = outcome.children[builtin.ConfigMap, "model-catalog-health"]["data"]
     assert health == {"available": "false", "message": "the Deployment is not available yet"}
@@ -181,20 +185,38 @@ def test_q15_its_health_can_be_read() -> None:
     assert health["available"] == "true"
 
 
+def test_agents_have_a_list_of_their_own() -> None:
+    made = ground()
+    outcome = made.settle()
+    users = made.cluster.get(builtin.ConfigMap, Key(NS, "agent-catalog-sources")) or {}
+    assert users["data"][KEY] == "agent_catalogs: []\n"
+    lists = yaml.safe_load(outcome.children[builtin.ConfigMap, "default-catalog-sources"]["data"][KEY])
+    (agents,) = lists["agent_catalogs"]
+    assert (agents["id"], agents["properties"]) == (
+        "rh_agents",
+        {"yamlCatalogPath": "/shared-data/redhat-agents-catalog.yaml"},
+    )
+    assert [label["displayName"] for label in lists["labels"] if label["assetType"] == "agents"] == ["Agent templates"]
+    server = Server(outcome.children[builtin.Deployment, NAME], "catalog")
+    assert server.mounts["/data/user-agent-sources"]["name"] == "user-agent-sources"
+    assert server.volumes["user-agent-sources"]["configMap"]["name"] == "agent-catalog-sources"
+
+
 def test_q16_admins_may_edit_the_lists_and_nothing_else() -> None:
-    outcome = yard(config_map("team-a")).settle()
+    outcome = ground(config_map("team-a")).settle()
     (rule,) = outcome.children[builtin.Role, "model-catalog-admin"]["rules"]
     assert rule["resources"] == ["configmaps"]
     assert rule["resourceNames"] == [
         "default-catalog-sources",
         "model-catalog-sources",
         "mcp-catalog-sources",
+        "agent-catalog-sources",
         "team-a",
     ]
 
 
 def test_q17_every_container_may_run_restricted() -> None:
-    outcome = yard().settle()
+    outcome = ground().settle()
     for name in (NAME, DATABASE):
         pod = outcome.children[builtin.Deployment, name]["spec"]["template"]["spec"]
         assert pod["securityContext"].items() >= {"runAsNonRoot": True}.items()
@@ -204,7 +226,7 @@ def test_q17_every_container_may_run_restricted() -> None:
 
 
 def test_q18_an_auth_that_comes_and_goes_is_followed() -> None:
-    made = yard()
+    made = ground()
     assert "model-catalog-admin-binding" not in made.settle().children.names(builtin.RoleBinding)
     made.cluster.serve(Auth)
     made.cluster.put(
@@ -216,7 +238,7 @@ def test_q18_an_auth_that_comes_and_goes_is_followed() -> None:
 
 
 def test_q19_the_password_is_nowhere_but_in_its_secret() -> None:
-    outcome = yard().settle()
+    outcome = ground().settle()
     made = outcome.children[builtin.Secret, DATABASE]
     held = {**(made.get("data") or {}), **(made.get("stringData") or {})}
     elsewhere = [obj for obj in outcome.objects if obj["kind"] != "Secret"]
@@ -225,7 +247,7 @@ def test_q19_the_password_is_nowhere_but_in_its_secret() -> None:
 
 
 def test_q14_the_password_is_made_before_anything_starts() -> None:
-    made = yard()
+    made = ground()
     first = made.run()
     assert first.children.names() == [f"Secret {DATABASE}"]
     assert first.live.waiting
@@ -249,5 +271,6 @@ def test_the_lists_that_come_with_it() -> None:
         (None, "Other models"),
         ("Red Hat", "Red Hat MCP servers"),
         ("Red Hat Partners", "Red Hat Partner MCP servers"),
+        ("Red Hat Agents", "Agent templates"),
     ]
     assert set(lists["namedQueries"]) == {"default-performance-filters"}

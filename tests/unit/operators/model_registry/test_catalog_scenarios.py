@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.cluster.model_catalog.scenarios import NEEDS_API, SCENARIOS, title
-from tests.cluster.model_catalog.scenarios.story import Story
-from tests.yard import MemoryYard
+from tests.cluster.model_catalog.scenarios.scene import CatalogScene
+from tests.ground import MemoryGround
 
 
 @pytest.mark.parametrize("number", sorted(SCENARIOS.keys() - NEEDS_API), ids=title)
 async def test_scenario(number: int) -> None:
-    await SCENARIOS[number](Story(MemoryYard([], namespace="reg")))
+    await SCENARIOS[number](CatalogScene(MemoryGround([], namespace="reg")))

@@ -6,10 +6,10 @@ import pytest
 
 from modelyard.operators.model_registry.api import DEFINITIONS
 from tests.cluster.model_registry.scenarios import NEEDS_API, SCENARIOS, title
-from tests.cluster.model_registry.scenarios.story import Story
-from tests.yard import MemoryYard
+from tests.cluster.model_registry.scenarios.scene import RegistryScene
+from tests.ground import MemoryGround
 
 
 @pytest.mark.parametrize("number", sorted(SCENARIOS.keys() - NEEDS_API), ids=title)
 async def test_scenario(number: int) -> None:
-    await SCENARIOS[number](Story(MemoryYard(DEFINITIONS)))
+    await SCENARIOS[number](RegistryScene(MemoryGround(DEFINITIONS)))

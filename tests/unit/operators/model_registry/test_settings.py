@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from modelyard.operators.model_registry.config import PROXY_IMAGE, REST_IMAGE, Settings
-from modelyard.operators.model_registry.operator import SETTINGS, operator
-from modelyard.operators.parts.settings import SettingError
+from modelyard.operators.model_registry.operator import operator
+from modelyard.runtime.declaring.settings import SettingError
 
 
 def test_the_defaults_are_upstreams() -> None:
@@ -53,6 +53,7 @@ def test_storage_is_migrated_only_where_asked_for() -> None:
 
 
 def test_every_setting_is_documented_once() -> None:
-    names = [setting.name for setting in SETTINGS]
+    settings = operator({}).settings
+    names = [name for setting in settings for name in setting.variables]
     assert len(names) == len(set(names))
-    assert all(setting.description for setting in SETTINGS)
+    assert all(setting.description for setting in settings)

@@ -22,7 +22,7 @@ from modelyard.runtime.testing import Bench, bench
 NAME = "modelregistry-v1alpha1-to-v1beta1-migration"
 
 
-def yard(*, migrator: bool = False) -> Bench:
+def ground(*, migrator: bool = False) -> Bench:
     settings = Settings(migrate_from="v1alpha1", migrate_to="v1beta1")
     crd = {
         "apiVersion": builtin.CustomResourceDefinition.api_version,
@@ -53,7 +53,7 @@ def answer(made: Bench, **condition: str) -> None:
 
 
 def test_q25_without_a_migrator_every_registry_is_written_once_and_the_old_version_is_struck_off() -> None:
-    made = yard()
+    made = ground()
     made.settle()
     assert is_marked(made)
     assert stored(made) == ["v1beta1"]
@@ -61,7 +61,7 @@ def test_q25_without_a_migrator_every_registry_is_written_once_and_the_old_versi
 
 
 def test_q25_the_clusters_migrator_goes_first() -> None:
-    made = yard(migrator=True)
+    made = ground(migrator=True)
     made.settle()
     assert not is_marked(made)
     answer(made, type="Succeeded", status="True")
@@ -71,7 +71,7 @@ def test_q25_the_clusters_migrator_goes_first() -> None:
 
 
 def test_q25_a_migrator_that_failed_is_replaced() -> None:
-    made = yard(migrator=True)
+    made = ground(migrator=True)
     made.settle()
     answer(made, type="Failed", status="True")
     made.settle()
@@ -80,7 +80,7 @@ def test_q25_a_migrator_that_failed_is_replaced() -> None:
 
 
 def test_q25_a_migrator_that_hangs_is_not_waited_for() -> None:
-    made = yard(migrator=True)
+    made = ground(migrator=True)
     assert made.settle().requeue_after == PATIENCE
     made.cluster.advance(PATIENCE + 1)
     made.settle()

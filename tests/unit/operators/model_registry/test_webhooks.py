@@ -88,6 +88,14 @@ def test_what_is_stored(given: Object, stored: Object) -> None:
     assert filled(request(**given)) == stored
 
 
+@pytest.mark.parametrize(
+    ("kind", "proxies"),
+    [(BETA, {"oauthProxy": {}, "kubeRBACProxy": {"port": 1}}), (ALPHA, {"istio": {}, "oauthProxy": {"port": 1}})],
+)
+def test_two_proxies_are_left_to_the_schema_to_refuse(kind: Kind, proxies: Object) -> None:
+    assert filled(request(kind=kind, mysql=MYSQL, **proxies)).keys() >= proxies.keys()
+
+
 @pytest.mark.parametrize(("kind", "place"), [(BETA, "kubeRBACProxy"), (ALPHA, "oauthProxy")])
 def test_openshift_gets_a_proxy_unless_someone_says_no(kind: Kind, place: str) -> None:
     asked = request(kind=kind, mysql=MYSQL)
@@ -155,10 +163,10 @@ def test_q32_a_pin_that_was_recorded_stays_whatever_status_the_client_sends(
         ),
         (request(name="model-catalog", mysql=MYSQL), "the name is reserved: the model catalog has this name"),
         (request(name="model", mysql=MYSQL), "the name is reserved"),
-        (request(name="1st", mysql=MYSQL), "must start with a letter"),
-        (request(name="a.b", mysql=MYSQL), "must start with a letter"),
-        (request(name="x" * 59, mysql=MYSQL), "must be no more than 58 characters"),
-        (request(name="x" * 55, postgres={"generateDeployment": True}), "must be no more than 54 characters"),
+        (request(name="a.b", mysql=MYSQL), "must consist of lower case letters, digits and '-'"),
+        (request(name="x" * 49, mysql=MYSQL), "must be no more than 48 characters"),
+        (request(name="x" * 49, kind=ALPHA, mysql=MYSQL), "must be no more than 48 characters"),
+        (request(name="x" * 49, postgres={"generateDeployment": True}), "must be no more than 48 characters"),
         (
             request(name="a-postgres", mysql=MYSQL, others=[registry("a", postgres={"generateDeployment": True})]),
             "the generated database of registry a has this name",
@@ -175,7 +183,10 @@ def test_q32_a_pin_that_was_recorded_stays_whatever_status_the_client_sends(
             request(mysql=MYSQL, rest={"port": 8888}, kubeRBACProxy={}),
             "spec.rest.port: Invalid value: 8888: the proxy answers health checks on this port",
         ),
-        (request(mysql={**MYSQL, "username": "a:b"}), 'spec.mysql.username: Invalid value: "a:b"'),
+        (
+            request(kind=ALPHA, mysql=MYSQL, rest={"port": 8443}, oauthProxy={}),
+            "spec.oauthProxy.port: Invalid value: 8443: the REST server listens on this port",
+        ),
         (request(rest={"port": "x"}, mysql=MYSQL), "spec: Invalid value: Expected `int`, got `str`"),
         (request(kind=ALPHA), "spec.postgres: Required value"),
     ],
@@ -190,7 +201,9 @@ def test_what_is_refused(asked: AdmissionRequest, message: str) -> None:
         request(mysql=MYSQL),
         request(kind=ALPHA, mysql=MYSQL),
         request(mysql=MYSQL, others=[registry("mr")]),
-        request(name="x" * 58, mysql=MYSQL),
+        request(name="x" * 48, mysql=MYSQL),
+        request(name="1st", mysql=MYSQL),
+        request(mysql={**MYSQL, "username": "a:b"}),
         request(name="model-catalog", old=registry("model-catalog"), mysql=MYSQL),
         request(rest={"port": 8888}, mysql=MYSQL),
         request(name="a-postgres", mysql=MYSQL, others=[registry("a", mysql=MYSQL)]),
@@ -228,6 +241,13 @@ def test_fields_that_do_nothing_are_warned_about(spec: Object, field: str) -> No
     assert isinstance(answer, Allowed)
     (warning,) = answer.warnings
     assert warning.startswith(f"{field} is ignored")
+
+
+def test_a_colon_in_a_mysql_user_is_warned_about() -> None:
+    answer = check(request(mysql={**MYSQL, "username": "a:b"}), WORLD)
+    assert isinstance(answer, Allowed)
+    (warning,) = answer.warnings
+    assert warning.startswith("spec.mysql.username a:b has a colon, which the server gets as %3A")
 
 
 @pytest.mark.parametrize("handler", [check, fill_in])

@@ -97,12 +97,12 @@ async def test_a_handler_that_fails_denies_with_its_reason_and_no_traceback() ->
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (b"{", "no JSON"),
-        (b"[]", "no AdmissionReview"),
+        (b"{", "not JSON"),
+        (b"[]", "not of kind AdmissionReview"),
         (b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v9"}', "not understood"),
         (b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}', "no request"),
         (review(operation="PUNCH"), "operation 'PUNCH'"),
-        (review(object=7), "request.object is no object"),
+        (review(object=7), "request.object is not an object"),
     ],
 )
 async def test_a_bad_request_is_told_what_is_wrong(body: bytes, said: str) -> None:

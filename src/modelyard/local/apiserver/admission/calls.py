@@ -16,9 +16,9 @@ import msgspec
 
 from modelyard.kube.builtin import Endpoints, EndpointSlice, Service
 from modelyard.kube.kinds import Object
-from modelyard.local.apiserver.conversion import WebhookFailure
-from modelyard.local.apiserver.problems import go_quote
-from modelyard.local.apiserver.store import Store
+from modelyard.local.apiserver.crds.conversion import WebhookFailure
+from modelyard.local.apiserver.requests.problems import go_quote
+from modelyard.local.apiserver.storage.store import Store
 
 if TYPE_CHECKING:
     import aiohttp
@@ -27,6 +27,16 @@ Resolve = Callable[[str, str, int], tuple[str, int]]
 """(namespace, name, port) of a service -> host and port to connect to. Raises WebhookFailure."""
 
 _MOST_BYTES = 4 * 1024 * 1024
+
+
+async def _whole(response: aiohttp.ClientResponse) -> bytes:
+    """All of the answer, which may come in many pieces."""
+    raw = bytearray()
+    async for piece in response.content.iter_any():
+        raw += piece
+        if len(raw) > _MOST_BYTES:
+            raise WebhookFailure(f"the answer is larger than {_MOST_BYTES} bytes")
+    return bytes(raw)
 
 
 class ServiceResolver:
@@ -106,7 +116,7 @@ class WebhookClient:
                     server_hostname=server_name,
                     allow_redirects=False,
                 ) as response:
-                    raw = await response.content.read(_MOST_BYTES)
+                    raw = await _whole(response)
                     status = response.status
         except TimeoutError:
             raise WebhookFailure(f"Post {go_quote(shown)}: context deadline exceeded") from None

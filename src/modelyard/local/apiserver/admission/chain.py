@@ -20,13 +20,14 @@ from modelyard.local.apiserver.admission.plugins import (
     SigningRequests,
     StorageProtection,
 )
+from modelyard.local.apiserver.admission.pod_security import PodSecurity
 from modelyard.local.apiserver.admission.pods import DefaultTolerations, PriorityAdmission, ServiceAccountAdmission
 from modelyard.local.apiserver.admission.runtime_classes import RuntimeClassAdmission
 from modelyard.local.apiserver.admission.webhooks import Rounds, WebhookAdmission
 from modelyard.local.apiserver.auth.escalation import EscalationGuard
-from modelyard.local.apiserver.hooks import Admission
-from modelyard.local.apiserver.scale import SCALE, scale_of, set_replicas
-from modelyard.local.apiserver.store import Store
+from modelyard.local.apiserver.requests.hooks import Admission
+from modelyard.local.apiserver.storage.store import Store
+from modelyard.local.apiserver.verbs.scale import SCALE, scale_of, set_replicas
 
 _REMEMBERED = 500
 
@@ -45,6 +46,7 @@ class AdmissionChain:
             NamespaceLifecycle(store),
             LimitRangeAdmission(store),
             ServiceAccountAdmission(store),
+            PodSecurity(store),
             PriorityAdmission(store),
             RuntimeClassAdmission(store),
             DefaultTolerations(),

@@ -8,10 +8,10 @@ from functools import cached_property
 from modelyard.kube.builtin import MutatingWebhookConfiguration, Namespace, ValidatingWebhookConfiguration
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.selectors import LabelSelector, from_object
-from modelyard.local.apiserver.hooks import Admission
-from modelyard.local.apiserver.problems import internal_error
-from modelyard.local.apiserver.resources import Registry, ServedResource
-from modelyard.local.apiserver.store import Store
+from modelyard.local.apiserver.requests.hooks import Admission
+from modelyard.local.apiserver.requests.problems import internal_error
+from modelyard.local.apiserver.served.resources import Registry, ServedResource
+from modelyard.local.apiserver.storage.store import Store
 
 _EXEMPT = (MutatingWebhookConfiguration, ValidatingWebhookConfiguration)
 

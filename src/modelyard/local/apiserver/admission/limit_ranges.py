@@ -8,9 +8,9 @@ from modelyard.kube.builtin import LimitRange, PersistentVolumeClaim, Pod
 from modelyard.kube.kinds import Object
 from modelyard.kube.quantities import Quantity, parse
 from modelyard.local.apiserver.admission.plugins import creates
-from modelyard.local.apiserver.hooks import Admission
-from modelyard.local.apiserver.problems import forbidden
-from modelyard.local.apiserver.store import Store
+from modelyard.local.apiserver.requests.hooks import Admission
+from modelyard.local.apiserver.requests.problems import forbidden
+from modelyard.local.apiserver.storage.store import Store
 
 _NOTE = "kubernetes.io/limit-ranger"
 Amounts = Mapping[str, str]

@@ -19,9 +19,9 @@ from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.quantities import parse
 from modelyard.kube.times import format_time
 from modelyard.local.apiserver.builtin.certificates import SIGNING_REQUEST
-from modelyard.local.apiserver.hooks import Admission
-from modelyard.local.apiserver.problems import forbidden, not_found
-from modelyard.local.apiserver.store import Store, Stored
+from modelyard.local.apiserver.requests.hooks import Admission
+from modelyard.local.apiserver.requests.problems import forbidden, not_found
+from modelyard.local.apiserver.storage.store import Store, Stored
 
 _IMMORTAL = ("default", "kube-system", "kube-public")
 _PROTECTION = {

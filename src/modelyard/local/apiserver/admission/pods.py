@@ -9,9 +9,9 @@ from modelyard.kube.builtin import Pod, PriorityClass, ServiceAccount
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.admission.plugins import creates
 from modelyard.local.apiserver.auth.tokens import PROJECTED_SECONDS
-from modelyard.local.apiserver.hooks import Admission
-from modelyard.local.apiserver.problems import forbidden, go_quote
-from modelyard.local.apiserver.store import Store, Stored
+from modelyard.local.apiserver.requests.hooks import Admission
+from modelyard.local.apiserver.requests.problems import forbidden, go_quote
+from modelyard.local.apiserver.storage.store import Store, Stored
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _TOKEN_PATH = "/var/run/secrets/kubernetes.io/serviceaccount"

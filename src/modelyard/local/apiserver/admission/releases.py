@@ -1,25 +1,22 @@
 """Takes the protection off claims and volumes that are deleted and no longer used, and puts it back where it is missing, as
-Kubernetes' controllers do.
-
-A claim whose volume was provisioned by someone is left to him: he has storage to clean up first."""
+Kubernetes' controllers do. Whoever provisioned a volume cleans up its storage after the claim has gone."""
 
 from __future__ import annotations
 
 from modelyard.kube.builtin import PersistentVolume, PersistentVolumeClaim, Pod
 from modelyard.kube.kinds import Kind, Object
-from modelyard.local.apiserver.background import Worker
-from modelyard.local.apiserver.metadata import system_finalizer
-from modelyard.local.apiserver.options import WriteOptions
-from modelyard.local.apiserver.problems import Problem
-from modelyard.local.apiserver.requests import LOOPBACK
-from modelyard.local.apiserver.resources import Registry
-from modelyard.local.apiserver.store import Change, Store, Stored, decode
-from modelyard.local.apiserver.writes import Write, Writes
+from modelyard.local.apiserver.controllers.background import Worker
+from modelyard.local.apiserver.requests.messages import LOOPBACK
+from modelyard.local.apiserver.requests.options import WriteOptions
+from modelyard.local.apiserver.requests.problems import Problem
+from modelyard.local.apiserver.served.resources import Registry
+from modelyard.local.apiserver.storage.store import Change, Store, Stored, decode
+from modelyard.local.apiserver.verbs.metadata import system_finalizer
+from modelyard.local.apiserver.verbs.writes import Write, Writes
 
 CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 VOLUME_PROTECTION = "kubernetes.io/pv-protection"
 _PROTECTIONS = {PersistentVolumeClaim: CLAIM_PROTECTION, PersistentVolume: VOLUME_PROTECTION}
-_PROVISIONED = "pv.kubernetes.io/provisioned-by"
 
 Key = tuple[Kind, str, str]
 
@@ -90,9 +87,6 @@ class StorageReleases:
 
     def _claim_used(self, claim: Object) -> bool:
         metadata = claim["metadata"]
-        volume = self._store.get(PersistentVolume.resource, "", claim["spec"].get("volumeName") or "")
-        if volume is not None and _PROVISIONED in (volume.decode()["metadata"].get("annotations") or {}):
-            return True
         for stored in self._store.items(Pod.resource, metadata["namespace"]):
             spec = stored.decode()["spec"]
             if not spec.get("nodeName"):

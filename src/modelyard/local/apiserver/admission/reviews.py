@@ -13,8 +13,8 @@ import msgspec
 from modelyard.kube.kinds import Kind, Object
 from modelyard.local.apiserver.admission.configurations import Invocation
 from modelyard.local.apiserver.auth.reviews import user_info
-from modelyard.local.apiserver.hooks import Admission
-from modelyard.local.apiserver.problems import Problem, go_quote
+from modelyard.local.apiserver.requests.hooks import Admission
+from modelyard.local.apiserver.requests.problems import Problem, go_quote
 
 _REVIEWS = (("admission.k8s.io/v1", "AdmissionReview"), ("admission.k8s.io/v1beta1", "AdmissionReview"))
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
@@ -25,7 +25,7 @@ class BadAnswer(Exception):
 
 
 class Unreadable(BadAnswer):
-    """An answer that is no AdmissionReview at all."""
+    """An answer that is not an AdmissionReview at all."""
 
 
 @dataclass(frozen=True, slots=True)

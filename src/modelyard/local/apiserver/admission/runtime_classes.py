@@ -7,9 +7,9 @@ from modelyard.kube.kinds import Object
 from modelyard.kube.quantities import parse
 from modelyard.local.apiserver.admission.plugins import creates
 from modelyard.local.apiserver.builtin.cluster import RUNTIME_CLASS
-from modelyard.local.apiserver.hooks import Admission
-from modelyard.local.apiserver.problems import Problem, forbidden, go_quote
-from modelyard.local.apiserver.store import Store
+from modelyard.local.apiserver.requests.hooks import Admission
+from modelyard.local.apiserver.requests.problems import Problem, forbidden, go_quote
+from modelyard.local.apiserver.storage.store import Store
 
 
 class RuntimeClassAdmission:

@@ -11,10 +11,10 @@ from modelyard.kube.patches import PatchError, json_patch
 from modelyard.local.apiserver.admission.calls import WebhookClient
 from modelyard.local.apiserver.admission.configurations import Invocation, Webhook, Webhooks
 from modelyard.local.apiserver.admission.reviews import Answer, BadAnswer, Unreadable, denial, read_answer, review
-from modelyard.local.apiserver.conversion import WebhookFailure
-from modelyard.local.apiserver.hooks import Admission
-from modelyard.local.apiserver.problems import Problem, bad_request, forbidden, go_quote, internal_error
-from modelyard.local.apiserver.resources import ServedResource
+from modelyard.local.apiserver.crds.conversion import WebhookFailure
+from modelyard.local.apiserver.requests.hooks import Admission
+from modelyard.local.apiserver.requests.problems import Problem, bad_request, forbidden, go_quote, internal_error
+from modelyard.local.apiserver.served.resources import ServedResource
 
 
 class CallFailed(Exception):

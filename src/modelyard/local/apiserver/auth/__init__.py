@@ -1,1 +1,1 @@
-"""Who asks, and what he may: authentication, impersonation, RBAC and the reviews that answer questions about both."""
+"""Who asks, and what they may do: authentication, impersonation, RBAC and the reviews that answer questions about both."""

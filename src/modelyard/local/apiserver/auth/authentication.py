@@ -9,8 +9,8 @@ from modelyard.local.apiserver.auth.claims import BadToken
 from modelyard.local.apiserver.auth.impersonation import Impersonation
 from modelyard.local.apiserver.auth.rbac import Rbac
 from modelyard.local.apiserver.auth.tokens import ServiceAccountTokens
-from modelyard.local.apiserver.problems import unauthorized
-from modelyard.local.apiserver.requests import ANONYMOUS, Request, UserInfo
+from modelyard.local.apiserver.requests.messages import ANONYMOUS, Request, UserInfo
+from modelyard.local.apiserver.requests.problems import unauthorized
 
 _AUTHENTICATED = "system:authenticated"
 

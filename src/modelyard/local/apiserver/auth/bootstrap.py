@@ -10,14 +10,14 @@ import msgspec
 
 from modelyard.kube.builtin import ClusterRole, ClusterRoleBinding, Namespace, PriorityClass, Role, RoleBinding
 from modelyard.kube.kinds import Kind, Object
-from modelyard.local.apiserver.background import Worker
 from modelyard.local.apiserver.builtin.checks import selects
-from modelyard.local.apiserver.options import WriteOptions
-from modelyard.local.apiserver.problems import Problem
-from modelyard.local.apiserver.requests import LOOPBACK
-from modelyard.local.apiserver.resources import Registry
-from modelyard.local.apiserver.store import Change, Store, decode
-from modelyard.local.apiserver.writes import Write, Writes
+from modelyard.local.apiserver.controllers.background import Worker
+from modelyard.local.apiserver.requests.messages import LOOPBACK
+from modelyard.local.apiserver.requests.options import WriteOptions
+from modelyard.local.apiserver.requests.problems import Problem
+from modelyard.local.apiserver.served.resources import Registry
+from modelyard.local.apiserver.storage.store import Change, Store, decode
+from modelyard.local.apiserver.verbs.writes import Write, Writes
 
 _KINDS = {kind.kind: kind for kind in (ClusterRole, ClusterRoleBinding, Role, RoleBinding, PriorityClass)}
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}

@@ -8,4 +8,4 @@ Claims: TypeAlias = dict[str, Any]
 
 
 class BadToken(Exception):
-    """The text is no token that this server's key signed."""
+    """The text is not a token that this server's key signed."""

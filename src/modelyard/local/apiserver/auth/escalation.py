@@ -1,4 +1,4 @@
-"""Nobody may grant what he does not have: the checks on writes of roles and bindings, in Kubernetes' own words."""
+"""Nobody may grant rights without having them: the checks on writes of roles and bindings, in Kubernetes' own words."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from modelyard.kube.builtin import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from modelyard.kube.kinds import Kind, Object
 from modelyard.local.apiserver.auth.rbac import MASTERS, Rbac, RoleMissing, Rule, aggregate
-from modelyard.local.apiserver.hooks import Admission, Attributes
-from modelyard.local.apiserver.problems import forbidden, go_quote, not_found
-from modelyard.local.apiserver.requests import UserInfo
+from modelyard.local.apiserver.requests.hooks import Admission, Attributes
+from modelyard.local.apiserver.requests.messages import UserInfo
+from modelyard.local.apiserver.requests.problems import forbidden, go_quote, not_found
 
 GUARDED: frozenset[Kind] = frozenset((Role, ClusterRole, RoleBinding, ClusterRoleBinding))
+_ENDING = ("ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation")
 _ALL = Rule(verbs=("*",), api_groups=("*",), resources=("*",))
 _ALL_URLS = Rule(verbs=("*",), non_resource_urls=("*",))
 
@@ -32,23 +33,24 @@ class EscalationGuard:
     def check(self, admission: Admission, obj: Object, old: Object | None) -> None:
         """Raises a Problem where the write would grant more than the writer has."""
         kind = admission.resource.kind
-        if old is not None and _same_content(obj, old):
+        if old is not None and _only_ends(obj, old):
             return
         if kind in (Role, ClusterRole):
-            self._check_role(admission, obj)
+            self._check_role(admission, obj, old)
         else:
             self._check_binding(admission, obj)
 
-    def _check_role(self, admission: Admission, obj: Object) -> None:
+    def _check_role(self, admission: Admission, obj: Object, old: Object | None) -> None:
         kind, name = admission.resource.kind, obj["metadata"].get("name", "")
-        if self._may(admission, "escalate", kind, name):
+        # The name in the path: a new object has none there.
+        if self._may(admission, "escalate", kind, name if old is not None else ""):
             return
-        if obj.get("aggregationRule") is not None:
+        rules = [_rule(each) for each in obj.get("rules") or ()]
+        self._confirm(admission, name, rules)
+        if any(each is not None and each.get("aggregationRule") is not None for each in (obj, old)):
             problems = self._missing(admission.user, "", (_ALL, _ALL_URLS))
             if problems:
                 raise forbidden(kind, name, "must have cluster-admin privileges to use the aggregationRule")
-        rules = [_rule(each) for each in obj.get("rules") or ()]
-        self._confirm(admission, name, rules)
 
     def _check_binding(self, admission: Admission, obj: Object) -> None:
         kind, name = admission.resource.kind, obj["metadata"].get("name", "")
@@ -97,8 +99,15 @@ class EscalationGuard:
         return [part for rule in rules for part in parts(rule) if not any(covers(own, part) for own in held)]
 
 
-def _same_content(obj: Object, old: Object) -> bool:
-    return all(obj.get(name) == old.get(name) for name in ("rules", "aggregationRule", "roleRef", "subjects"))
+def _only_ends(obj: Object, old: Object) -> bool:
+    """Whether nothing changes but what the garbage collector needs to end an object. A label is not of that kind: it can
+    make a role part of an aggregated one."""
+    return _lasting(obj) == _lasting(old)
+
+
+def _lasting(obj: Object) -> Object:
+    metadata = {name: value for name, value in obj["metadata"].items() if name not in _ENDING and value}
+    return {**obj, "metadata": metadata}
 
 
 def _rule(obj: Object) -> Rule:

@@ -6,12 +6,12 @@ from dataclasses import replace
 from urllib.parse import unquote
 
 from modelyard.kube import names
-from modelyard.local.apiserver import paths
 from modelyard.local.apiserver.auth.rbac import Rbac
-from modelyard.local.apiserver.hooks import Attributes
-from modelyard.local.apiserver.pipeline import attributes_of, forbidden
-from modelyard.local.apiserver.problems import Problem, bad_request, go_quote
-from modelyard.local.apiserver.requests import Request, UserInfo
+from modelyard.local.apiserver.requests import paths
+from modelyard.local.apiserver.requests.hooks import Attributes
+from modelyard.local.apiserver.requests.messages import Request, UserInfo
+from modelyard.local.apiserver.requests.pipeline import attributes_of, forbidden
+from modelyard.local.apiserver.requests.problems import Problem, bad_request, go_quote
 
 _EXTRA = "impersonate-extra-"
 _AUTHENTICATION = "authentication.k8s.io"

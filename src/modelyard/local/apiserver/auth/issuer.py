@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from modelyard.local.apiserver import problems
 from modelyard.local.apiserver.auth.tokens import ServiceAccountTokens
-from modelyard.local.apiserver.requests import JSON, Reply, Request
-from modelyard.local.apiserver.store import encode
+from modelyard.local.apiserver.requests import problems
+from modelyard.local.apiserver.requests.messages import JSON, Reply, Request
+from modelyard.local.apiserver.storage.store import encode
 
 CONFIGURATION = "/.well-known/openid-configuration"
 KEYS = "/openid/v1/jwks"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import msgspec
 
 from modelyard.kube.builtin import ClusterRole, ClusterRoleBinding, Role, RoleBinding
-from modelyard.local.apiserver.hooks import Attributes, Decision
-from modelyard.local.apiserver.problems import go_quote
-from modelyard.local.apiserver.requests import UserInfo
-from modelyard.local.apiserver.store import Change, Store, Stored
+from modelyard.local.apiserver.requests.hooks import Attributes, Decision
+from modelyard.local.apiserver.requests.messages import UserInfo
+from modelyard.local.apiserver.requests.problems import go_quote
+from modelyard.local.apiserver.storage.store import Change, Store, Stored
 
 MASTERS = "system:masters"
 _ALLOWED = Decision(True)

@@ -1,4 +1,4 @@
-"""The reviews: whose token is this, who am I, may he, what may I."""
+"""The reviews: whose token this is, who the caller is, and what a user may do."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from modelyard.local.apiserver.auth.rbac import Rbac, aggregate
 from modelyard.local.apiserver.auth.tokens import ServiceAccountTokens
 from modelyard.local.apiserver.builtin.rules import shape_name
 from modelyard.local.apiserver.builtin.shapes import ShapeError, reader_for
-from modelyard.local.apiserver.hooks import Attributes, Authorizer
-from modelyard.local.apiserver.problems import Cause, bad_request, invalid, invalid_value
-from modelyard.local.apiserver.requests import UserInfo
-from modelyard.local.apiserver.resources import Call, Handler
+from modelyard.local.apiserver.requests.hooks import Attributes, Authorizer
+from modelyard.local.apiserver.requests.messages import UserInfo
+from modelyard.local.apiserver.requests.problems import Cause, bad_request, invalid, invalid_value
+from modelyard.local.apiserver.served.resources import Call, Handler
 
 _ONE_OF = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
 
@@ -151,7 +151,7 @@ class Reviews:
 
 
 def user_info(user: UserInfo) -> Object:
-    """A user as reviews and admission show him."""
+    """A user as reviews and admission show one."""
     shown: Object = {"username": user.name}
     if user.uid:
         shown["uid"] = user.uid

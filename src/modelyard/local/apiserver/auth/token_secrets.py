@@ -8,14 +8,14 @@ from collections.abc import Callable
 from modelyard.kube.builtin import Secret, ServiceAccount
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.auth.tokens import ServiceAccountTokens
-from modelyard.local.apiserver.background import Worker
-from modelyard.local.apiserver.deletion import Deletion, Deletions
-from modelyard.local.apiserver.options import DeleteOptions, WriteOptions
-from modelyard.local.apiserver.problems import Problem
-from modelyard.local.apiserver.requests import LOOPBACK
-from modelyard.local.apiserver.resources import Registry, ServedResource
-from modelyard.local.apiserver.store import Change, Store, decode
-from modelyard.local.apiserver.writes import Write, Writes
+from modelyard.local.apiserver.controllers.background import Worker
+from modelyard.local.apiserver.requests.messages import LOOPBACK
+from modelyard.local.apiserver.requests.options import DeleteOptions, WriteOptions
+from modelyard.local.apiserver.requests.problems import Problem
+from modelyard.local.apiserver.served.resources import Registry, ServedResource
+from modelyard.local.apiserver.storage.store import Change, Store, decode
+from modelyard.local.apiserver.verbs.deletion import Deletion, Deletions
+from modelyard.local.apiserver.verbs.writes import Write, Writes
 
 _TYPE = "kubernetes.io/service-account-token"
 _NAME = "kubernetes.io/service-account.name"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hmac
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -12,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 from modelyard.kube.builtin import Node, Pod, Secret, ServiceAccount
 from modelyard.kube.kinds import Kind
 from modelyard.local.apiserver.auth.claims import BadToken, Claims
-from modelyard.local.apiserver.requests import UserInfo
-from modelyard.local.apiserver.store import Store, Stored
+from modelyard.local.apiserver.requests.messages import UserInfo
+from modelyard.local.apiserver.storage.store import Store, Stored
 
 if TYPE_CHECKING:
     from modelyard.local.apiserver.auth.jwt import SigningKey
@@ -25,6 +27,7 @@ PROJECTED_SECONDS = 3607
 EXTENDED_SECONDS = 365 * 24 * 3600
 _LEGACY = "kubernetes.io/serviceaccount/"
 _EXTRA = "authentication.kubernetes.io/"
+_INVALID_SINCE = "kubernetes.io/legacy-token-invalid-since"
 _REMEMBERED = 1024
 _LEEWAY = 60.0
 
@@ -181,12 +184,23 @@ class ServiceAccountTokens:
         self._alive(ServiceAccount, namespace, {"name": name, "uid": uid})
         stored = self._store.get(Secret.resource, namespace, secret)
         if stored is None or stored.deleting:
-            raise BadToken(f"the token's Secret {secret} no longer exists")
+            raise BadToken("Token has been invalidated")
+        self._check_copy(stored, token)
         wanted = tuple(audiences) or self.audiences
         accepted = tuple(audience for audience in wanted if audience in self.audiences)
         if not accepted:
             raise BadToken("the token has no audience but this server")
         return Verified(account_user(namespace, name, uid, {}), accepted)
+
+    @staticmethod
+    def _check_copy(stored: Stored, token: str) -> None:
+        """Only the token that the Secret holds now is good: it may have been replaced, or the Secret made again."""
+        secret = stored.decode()
+        held = ((secret.get("data") or {}).get("token") or "").encode()
+        if not hmac.compare_digest(held, base64.b64encode(token.encode())):
+            raise BadToken("Token does not match server's copy")
+        if _INVALID_SINCE in (secret["metadata"].get("labels") or {}):
+            raise BadToken(f"the token in Secret {stored.namespace}/{stored.name} has been marked invalid")
 
 
 def account_user(namespace: str, name: str, uid: str, extra: dict[str, tuple[str, ...]]) -> UserInfo:

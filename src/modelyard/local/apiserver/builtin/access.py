@@ -6,7 +6,7 @@ from modelyard.kube import builtin, names
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.builtin import checks
 from modelyard.local.apiserver.builtin.rules import Rules
-from modelyard.local.apiserver.problems import Cause, GoStruct, invalid_value, not_supported, required
+from modelyard.local.apiserver.requests.problems import Cause, GoStruct, invalid_value, not_supported, required
 
 GROUP = "rbac.authorization.k8s.io"
 

@@ -11,7 +11,7 @@ from modelyard.local.apiserver.builtin.claims import claim_warnings, validate_cl
 from modelyard.local.apiserver.builtin.pod_validation import validate_template
 from modelyard.local.apiserver.builtin.pod_warnings import pod_name_warnings, template_warnings
 from modelyard.local.apiserver.builtin.rules import Rules
-from modelyard.local.apiserver.problems import (
+from modelyard.local.apiserver.requests.problems import (
     Cause,
     GoStruct,
     field_forbidden,

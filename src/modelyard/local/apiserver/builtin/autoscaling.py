@@ -7,7 +7,14 @@ from modelyard.kube.kinds import Object
 from modelyard.kube.quantities import parse
 from modelyard.local.apiserver.builtin import checks
 from modelyard.local.apiserver.builtin.rules import Rules
-from modelyard.local.apiserver.problems import Cause, GoStruct, field_forbidden, invalid_value, not_supported, required
+from modelyard.local.apiserver.requests.problems import (
+    Cause,
+    GoStruct,
+    field_forbidden,
+    invalid_value,
+    not_supported,
+    required,
+)
 
 HPA_V1 = builtin.HorizontalPodAutoscaler.at("v1")
 _SOURCES = {

@@ -12,7 +12,7 @@ from modelyard.local.apiserver.builtin.pod_validation import validate_template
 from modelyard.local.apiserver.builtin.pod_warnings import pod_name_warnings, template_warnings
 from modelyard.local.apiserver.builtin.rules import Rules
 from modelyard.local.apiserver.builtin.schedules import validate_schedule, validate_time_zone
-from modelyard.local.apiserver.problems import Cause, duplicate, invalid_value, not_supported, required
+from modelyard.local.apiserver.requests.problems import Cause, duplicate, invalid_value, not_supported, required
 
 _UID = "batch.kubernetes.io/controller-uid"
 _NAME = "batch.kubernetes.io/job-name"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from modelyard.kube.kinds import Kind, Object
 from modelyard.local.apiserver.builtin.rules import BuiltinStrategy, Rules
-from modelyard.local.apiserver.problems import (
+from modelyard.local.apiserver.requests.problems import (
     Cause,
     duplicate,
     field_forbidden,

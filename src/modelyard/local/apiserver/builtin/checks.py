@@ -9,7 +9,7 @@ from typing import Any
 
 from modelyard.kube import names
 from modelyard.kube.kinds import Object
-from modelyard.local.apiserver.problems import Cause, field_forbidden, invalid_value, not_supported, required
+from modelyard.local.apiserver.requests.problems import Cause, field_forbidden, invalid_value, not_supported, required
 
 IMMUTABLE = "field is immutable"
 NOT_NEGATIVE = "must be greater than or equal to 0"

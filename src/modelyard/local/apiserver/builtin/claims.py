@@ -11,7 +11,14 @@ from modelyard.local.apiserver.builtin import checks
 from modelyard.local.apiserver.builtin.differences import difference
 from modelyard.local.apiserver.builtin.rules import Rules
 from modelyard.local.apiserver.builtin.volume_validation import validate_source
-from modelyard.local.apiserver.problems import Cause, field_forbidden, go_quote, invalid_value, not_supported, required
+from modelyard.local.apiserver.requests.problems import (
+    Cause,
+    field_forbidden,
+    go_quote,
+    invalid_value,
+    not_supported,
+    required,
+)
 
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES = ("Block", "Filesystem")

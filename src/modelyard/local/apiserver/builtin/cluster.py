@@ -6,7 +6,7 @@ from modelyard.kube import builtin, names
 from modelyard.kube.kinds import Kind, Object
 from modelyard.local.apiserver.builtin import checks, defaults
 from modelyard.local.apiserver.builtin.rules import Rules
-from modelyard.local.apiserver.problems import Cause, field_forbidden, invalid_value, not_supported, required
+from modelyard.local.apiserver.requests.problems import Cause, field_forbidden, invalid_value, not_supported, required
 
 CSI_DRIVER = Kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers", namespaced=False)
 CSI_NODE = Kind("storage.k8s.io", "v1", "CSINode", "csinodes", namespaced=False)

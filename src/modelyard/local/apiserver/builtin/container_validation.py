@@ -14,7 +14,7 @@ from modelyard.local.apiserver.builtin.volume_validation import (
     field_reference,
     no_backsteps,
 )
-from modelyard.local.apiserver.problems import (
+from modelyard.local.apiserver.requests.problems import (
     Cause,
     GoStruct,
     duplicate,

@@ -14,7 +14,7 @@ from modelyard.kube.quantities import parse
 from modelyard.local.apiserver.builtin import checks
 from modelyard.local.apiserver.builtin.pod_validation import validate_template
 from modelyard.local.apiserver.builtin.rules import Rules
-from modelyard.local.apiserver.problems import (
+from modelyard.local.apiserver.requests.problems import (
     Cause,
     duplicate,
     field_forbidden,

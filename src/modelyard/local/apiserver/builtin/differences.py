@@ -6,7 +6,7 @@ from typing import Any
 
 
 def difference(old: Any, new: Any, name: str) -> str:
-    """A unified-looking diff of both as YAML; for people, its exact form is no contract."""
+    """A unified-looking diff of both as YAML; for people, its exact form is not a contract."""
     import difflib
 
     import yaml

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.builtin import checks
-from modelyard.local.apiserver.problems import Cause, invalid_value, required
+from modelyard.local.apiserver.requests.problems import Cause, invalid_value, required
 
 _CONDITIONS = "status.conditions"
 

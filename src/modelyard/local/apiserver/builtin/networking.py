@@ -10,7 +10,7 @@ from modelyard.kube.kinds import Kind, Object
 from modelyard.local.apiserver.builtin import checks
 from modelyard.local.apiserver.builtin.core import endpoint_address
 from modelyard.local.apiserver.builtin.rules import Rules
-from modelyard.local.apiserver.problems import (
+from modelyard.local.apiserver.requests.problems import (
     Cause,
     duplicate,
     field_forbidden,

@@ -183,7 +183,7 @@ def _milli(amount: str) -> str:
 
 @lru_cache(maxsize=1024)
 def pull_policy(image: str) -> str:
-    """`Always` for the tag `latest`, given or implied, else `IfNotPresent`; also for what is no image name at all."""
+    """`Always` for the tag `latest`, given or implied, else `IfNotPresent`; also for what is not an image name at all."""
     match = _image(image)
     if match is None:
         return "IfNotPresent"

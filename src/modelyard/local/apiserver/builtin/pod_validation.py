@@ -10,7 +10,7 @@ from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.builtin import checks
 from modelyard.local.apiserver.builtin.container_validation import seccomp_profile, validate_containers
 from modelyard.local.apiserver.builtin.volume_validation import validate_volumes
-from modelyard.local.apiserver.problems import (
+from modelyard.local.apiserver.requests.problems import (
     Cause,
     duplicate,
     field_forbidden,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from modelyard.kube.kinds import Object
 from modelyard.kube.names import dns_label
 from modelyard.kube.quantities import parse
-from modelyard.local.apiserver.problems import go_quote
+from modelyard.local.apiserver.requests.problems import go_quote
 
 _DEAD_ANNOTATIONS = {
     "scheduler.alpha.kubernetes.io/critical-pod": 'non-functional in v1.16+; use the "priorityClassName" field instead',

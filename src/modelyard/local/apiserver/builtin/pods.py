@@ -14,7 +14,14 @@ from modelyard.local.apiserver.builtin.differences import difference
 from modelyard.local.apiserver.builtin.pod_validation import validate_pod_spec, validate_tolerations
 from modelyard.local.apiserver.builtin.pod_warnings import pod_warnings
 from modelyard.local.apiserver.builtin.rules import BuiltinStrategy, Rules
-from modelyard.local.apiserver.problems import Cause, field_forbidden, go_quote, invalid_value, not_supported, required
+from modelyard.local.apiserver.requests.problems import (
+    Cause,
+    field_forbidden,
+    go_quote,
+    invalid_value,
+    not_supported,
+    required,
+)
 
 _CHANGEABLE = (
     "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
@@ -96,7 +103,7 @@ class PodStrategy(BuiltinStrategy):
                 new.setdefault("status", {})["qosClass"] = kept
 
     def bumps_generation(self, new: Object, old: Object) -> bool:
-        # Being bound to a node is no change that a user made.
+        # Being bound to a node is not a change that a user made.
         after, before = ({k: v for k, v in each["spec"].items() if k != "nodeName"} for each in (new, old))
         return after != before
 

@@ -11,8 +11,8 @@ from modelyard.kube import names
 from modelyard.kube.kinds import Kind, Object
 from modelyard.local.apiserver.builtin.defaults import DEFAULTS, Default
 from modelyard.local.apiserver.builtin.shapes import Reader, ShapeError, reader_for, written_as_null
-from modelyard.local.apiserver.problems import Cause, bad_request
-from modelyard.local.apiserver.resources import PlainStrategy
+from modelyard.local.apiserver.requests.problems import Cause, bad_request
+from modelyard.local.apiserver.served.resources import PlainStrategy
 
 Check = Callable[[Object], list[Cause]]
 CheckUpdate = Callable[[Object, Object], list[Cause]]

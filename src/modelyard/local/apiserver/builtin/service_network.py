@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from modelyard.kube.kinds import Object
-from modelyard.local.apiserver.problems import Cause, invalid_value
-from modelyard.local.apiserver.store import Change, Store, Stored
+from modelyard.local.apiserver.requests.problems import Cause, invalid_value
+from modelyard.local.apiserver.storage.store import Change, Store, Stored
 
 _REMEMBERED = 256
 

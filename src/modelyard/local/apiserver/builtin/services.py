@@ -12,7 +12,7 @@ from modelyard.local.apiserver.builtin.core import endpoint_address
 from modelyard.local.apiserver.builtin.rules import BuiltinStrategy, Rules
 from modelyard.local.apiserver.builtin.service_network import ServiceNetwork
 from modelyard.local.apiserver.builtin.service_warnings import service_warnings
-from modelyard.local.apiserver.problems import (
+from modelyard.local.apiserver.requests.problems import (
     Cause,
     GoStruct,
     duplicate,

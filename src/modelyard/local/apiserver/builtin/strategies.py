@@ -21,7 +21,7 @@ from modelyard.local.apiserver.builtin.pods import PodStrategy
 from modelyard.local.apiserver.builtin.rules import BuiltinStrategy, Rules
 from modelyard.local.apiserver.builtin.service_network import ServiceNetwork
 from modelyard.local.apiserver.builtin.services import ServiceStrategy
-from modelyard.local.apiserver.resources import Strategy
+from modelyard.local.apiserver.served.resources import Strategy
 
 _MODULES = (core, apps, batch, networking, autoscaling, access, claims, cluster, webhooks)
 

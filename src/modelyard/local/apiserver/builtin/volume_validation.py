@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from modelyard.kube.kinds import Object
 from modelyard.kube.quantities import parse
 from modelyard.local.apiserver.builtin import checks
-from modelyard.local.apiserver.problems import (
+from modelyard.local.apiserver.requests.problems import (
     Cause,
     duplicate,
     field_forbidden,

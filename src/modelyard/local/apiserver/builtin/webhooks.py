@@ -9,7 +9,7 @@ from modelyard.kube import builtin, names
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.builtin import checks
 from modelyard.local.apiserver.builtin.rules import Rules
-from modelyard.local.apiserver.problems import Cause, duplicate, invalid_value, not_supported, required
+from modelyard.local.apiserver.requests.problems import Cause, duplicate, invalid_value, not_supported, required
 
 _OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES = ("*", "Cluster", "Namespaced")

@@ -26,7 +26,14 @@ from modelyard.local.apiserver.cel.shapes import (
     undefined_fields,
     uses_of,
 )
-from modelyard.local.apiserver.problems import Cause, duplicate, field_forbidden, go_value, invalid_value, required
+from modelyard.local.apiserver.requests.problems import (
+    Cause,
+    duplicate,
+    field_forbidden,
+    go_value,
+    invalid_value,
+    required,
+)
 from modelyard.local.apiserver.structural import Node, read_schema, resolve_field_path
 
 _MAX_MESSAGE = 5 * 1024

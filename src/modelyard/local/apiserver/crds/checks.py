@@ -10,7 +10,14 @@ from urllib.parse import urlsplit
 
 from modelyard.kube import names as naming
 from modelyard.kube.kinds import Object
-from modelyard.local.apiserver.problems import Cause, field_forbidden, go_value, invalid_value, not_supported, required
+from modelyard.local.apiserver.requests.problems import (
+    Cause,
+    field_forbidden,
+    go_value,
+    invalid_value,
+    not_supported,
+    required,
+)
 from modelyard.local.apiserver.structural import (
     Node,
     check_defaults,

@@ -8,8 +8,8 @@ from typing import Any
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.builtin.shapes import Reader, ShapeError, reader_for
 from modelyard.local.apiserver.crds.checks import check_definition, check_definition_update, check_names
-from modelyard.local.apiserver.problems import Cause, bad_request, go_quote
-from modelyard.local.apiserver.resources import PlainStrategy
+from modelyard.local.apiserver.requests.problems import Cause, bad_request, go_quote
+from modelyard.local.apiserver.served.resources import PlainStrategy
 from modelyard.local.apiserver.structural.checks import nested_schemas
 from modelyard.local.apiserver.structural.formats import is_known_format
 

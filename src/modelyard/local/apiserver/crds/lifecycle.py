@@ -10,15 +10,15 @@ from modelyard.kube.builtin import CustomResourceDefinition
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.schema import crd_schema
 from modelyard.kube.times import format_time
-from modelyard.local.apiserver.background import Worker
-from modelyard.local.apiserver.conversion import CallWebhook, WebhookConverter, rename
+from modelyard.local.apiserver.controllers.background import Worker
+from modelyard.local.apiserver.crds.conversion import CallWebhook, WebhookConverter, rename
 from modelyard.local.apiserver.crds.definitions import CLEANUP
 from modelyard.local.apiserver.crds.strategy import CustomStrategy
-from modelyard.local.apiserver.metadata import ordered
-from modelyard.local.apiserver.ownership import Ownership
-from modelyard.local.apiserver.problems import go_quote
-from modelyard.local.apiserver.resources import Convert, Registry, ServedResource, Subresource
-from modelyard.local.apiserver.store import Change, Stale, Store, Stored
+from modelyard.local.apiserver.requests.problems import go_quote
+from modelyard.local.apiserver.served.resources import Convert, Registry, ServedResource, Subresource
+from modelyard.local.apiserver.storage.store import Change, Stale, Store, Stored
+from modelyard.local.apiserver.verbs.metadata import ordered
+from modelyard.local.apiserver.verbs.ownership import Ownership
 
 _STORAGE = CustomResourceDefinition.resource
 _STATUS_VERBS = ("get", "patch", "update")

@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from modelyard.kube.kinds import Kind, Object
-from modelyard.local.apiserver.metadata import STANDARD_FINALIZERS, check_contents
-from modelyard.local.apiserver.problems import Cause, go_quote, invalid_value
-from modelyard.local.apiserver.resources import PlainStrategy
+from modelyard.local.apiserver.requests.problems import Cause, go_quote, invalid_value
+from modelyard.local.apiserver.served.resources import PlainStrategy
 from modelyard.local.apiserver.structural import (
     Node,
     Validator,
@@ -17,6 +16,7 @@ from modelyard.local.apiserver.structural import (
     compile_settling,
     read_schema,
 )
+from modelyard.local.apiserver.verbs.metadata import STANDARD_FINALIZERS, check_contents
 
 if TYPE_CHECKING:
     from modelyard.local.apiserver.cel import RuleValidator

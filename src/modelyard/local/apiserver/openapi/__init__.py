@@ -6,15 +6,15 @@ import hashlib
 from collections.abc import Callable
 
 from modelyard.kube.kinds import Object
-from modelyard.local.apiserver import problems
 from modelyard.local.apiserver.crds.strategy import CustomStrategy
-from modelyard.local.apiserver.discovery import VERSION
+from modelyard.local.apiserver.documents.discovery import VERSION
 from modelyard.local.apiserver.openapi.binary import MEDIA, binary_document, wants_binary
 from modelyard.local.apiserver.openapi.definitions import Components, builtin_name, custom_name
 from modelyard.local.apiserver.openapi.paths import Paths
-from modelyard.local.apiserver.requests import JSON, Reply, Request
-from modelyard.local.apiserver.resources import Registry, ServedResource
-from modelyard.local.apiserver.store import encode
+from modelyard.local.apiserver.requests import problems
+from modelyard.local.apiserver.requests.messages import JSON, Reply, Request
+from modelyard.local.apiserver.served.resources import Registry, ServedResource
+from modelyard.local.apiserver.storage.store import encode
 
 __all__ = ["OpenApi"]
 

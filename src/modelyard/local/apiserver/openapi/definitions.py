@@ -11,7 +11,7 @@ from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.schema import builtin_kinds, open_api_definitions
 from modelyard.local.apiserver.crds.strategy import CustomStrategy
 from modelyard.local.apiserver.openapi.prose import HEAD, METADATA, describe
-from modelyard.local.apiserver.resources import ServedResource
+from modelyard.local.apiserver.served.resources import ServedResource
 
 _PREFIXES = {
     "meta": "io.k8s.apimachinery.pkg.apis.",

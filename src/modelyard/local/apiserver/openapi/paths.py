@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.openapi.definitions import kind_entry
-from modelyard.local.apiserver.resources import ServedResource, Subresource
+from modelyard.local.apiserver.served.resources import ServedResource, Subresource
 
 _WRITE = ("dryRun", "fieldManager", "fieldValidation")
 _LIST = (

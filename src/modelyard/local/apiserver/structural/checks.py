@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from modelyard.local.apiserver.problems import Cause, field_forbidden, invalid_value, required
+from modelyard.local.apiserver.requests.problems import Cause, field_forbidden, invalid_value, required
 from modelyard.local.apiserver.structural.patterns import pattern_problem
 
 Schema = Mapping[str, Any]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
-from modelyard.local.apiserver.problems import Cause, invalid_value
+from modelyard.local.apiserver.requests.problems import Cause, invalid_value
 from modelyard.local.apiserver.structural.nodes import NO_DEFAULT, Node
 from modelyard.local.apiserver.structural.settling import compile_settling, strip
 from modelyard.local.apiserver.structural.validation import Validator

@@ -7,7 +7,7 @@ from typing import Any
 
 from modelyard.kube import names
 from modelyard.kube.kinds import Object
-from modelyard.local.apiserver.problems import Cause, duplicate, go_value, invalid_value, required
+from modelyard.local.apiserver.requests.problems import Cause, duplicate, go_value, invalid_value, required
 from modelyard.local.apiserver.structural.nodes import Node
 
 Walk = Callable[[Any, str, list[Cause]], None]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from modelyard.kube.kinds import Object
-from modelyard.local.apiserver.problems import Cause, field_forbidden, invalid_value, not_supported, required
+from modelyard.local.apiserver.requests.problems import Cause, field_forbidden, invalid_value, not_supported, required
 from modelyard.local.apiserver.structural.checks import Schema
 from modelyard.local.apiserver.structural.nodes import META_FIELDS
 

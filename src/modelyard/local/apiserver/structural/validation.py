@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from modelyard.local.apiserver import problems
-from modelyard.local.apiserver.problems import Cause, go_quote, go_value
+from modelyard.local.apiserver.requests import problems
+from modelyard.local.apiserver.requests.problems import Cause, go_quote, go_value
 from modelyard.local.apiserver.structural.formats import format_check, is_known_format
 from modelyard.local.apiserver.structural.nodes import Node
 from modelyard.local.apiserver.structural.patterns import matcher

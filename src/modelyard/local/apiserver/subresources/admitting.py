@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from modelyard.kube.kinds import Kind, Object
-from modelyard.local.apiserver.hooks import Admission, Operation
-from modelyard.local.apiserver.resources import Call
+from modelyard.local.apiserver.requests.hooks import Admission, Operation
+from modelyard.local.apiserver.served.resources import Call
 
 
 async def admit(call: Call, operation: Operation, kind: Kind, obj: Object) -> Object:

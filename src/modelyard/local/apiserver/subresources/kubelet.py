@@ -1,14 +1,16 @@
-"""The kubelet as the API server sees it: logs and exec. One that answers over HTTP, and what is said where there is none."""
+"""The kubelet as the API server sees it: logs, remote commands, ports and usage. One that answers over HTTP, and none."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
+from urllib.parse import unquote
 
-from modelyard.local.apiserver.problems import Problem, bad_request, custom, internal_error
-from modelyard.local.apiserver.requests import WebSocket
-from modelyard.local.kubelet.address import PROTOCOLS, Address
+from modelyard.kube.kinds import Object
+from modelyard.local.apiserver.requests.messages import Duplex, WebSocket
+from modelyard.local.apiserver.requests.problems import Problem, bad_request, custom, internal_error
+from modelyard.local.kubelet.address import PROBLEM, PROTOCOLS, Address
 
 if TYPE_CHECKING:
     import aiohttp
@@ -22,8 +24,17 @@ class Kubelet(Protocol):
     async def logs(self, namespace: str, pod: str, container: str, query: Query) -> AsyncIterator[bytes]:
         """A container's log; `query` is the request's own (`follow`, `tailLines`, ...)."""
 
-    async def execute(self, namespace: str, pod: str, container: str, query: Query, socket: WebSocket) -> None:
-        """Runs a command; passes the frames of the channel protocol in both directions until it has ended."""
+    async def stream(
+        self, action: str, namespace: str, pod: str, container: str, query: Query, socket: WebSocket
+    ) -> None:
+        """Runs a command (`exec`) or joins the container's own (`attach`); passes the frames of the channel protocol in both
+        directions until it has ended."""
+
+    async def forward(self, namespace: str, pod: str, port: int, pipe: Duplex) -> None:
+        """Carries one connection to a port of a pod."""
+
+    async def usage(self) -> Object:
+        """What the node and its containers use now."""
 
     async def close(self) -> None: ...
 
@@ -34,8 +45,16 @@ class NoKubelet:
     async def logs(self, namespace: str, pod: str, container: str, query: Query) -> AsyncIterator[bytes]:
         raise _unreachable(f"containerLogs/{namespace}/{pod}/{container}")
 
-    async def execute(self, namespace: str, pod: str, container: str, query: Query, socket: WebSocket) -> None:
-        raise _unreachable(f"exec/{namespace}/{pod}/{container}")
+    async def stream(
+        self, action: str, namespace: str, pod: str, container: str, query: Query, socket: WebSocket
+    ) -> None:
+        raise _unreachable(f"{action}/{namespace}/{pod}/{container}")
+
+    async def forward(self, namespace: str, pod: str, port: int, pipe: Duplex) -> None:
+        raise _unreachable(f"portForward/{namespace}/{pod}/{port}")
+
+    async def usage(self) -> Object:
+        raise _unreachable("usage")
 
     async def close(self) -> None:
         return None
@@ -81,19 +100,53 @@ class HttpKubelet:
             raise bad_request(text) if response.status == 400 else custom(response.status, "", text)
         return _pieces(response)
 
-    async def execute(self, namespace: str, pod: str, container: str, query: Query, socket: WebSocket) -> None:
+    async def _dial(self, path: str, query: Query, protocols: Sequence[str] = ()) -> aiohttp.ClientWebSocketResponse:
         import aiohttp
 
-        session, url, headers = self._open(f"exec/{namespace}/{pod}/{container}")
-        protocols = (socket.protocol, *PROTOCOLS) if socket.protocol else PROTOCOLS
+        session, url, headers = self._open(path)
         try:
-            inner = await session.ws_connect(
+            return await session.ws_connect(
                 url, params=_pairs(query), headers=headers, protocols=protocols, max_msg_size=0
             )
         except aiohttp.WSServerHandshakeError as error:
-            raise bad_request(error.message) from None
+            said = error.headers.get(PROBLEM, "") if error.headers else ""
+            raise bad_request(unquote(said) or error.message) from None
         except (aiohttp.ClientError, OSError) as error:
             raise internal_error(f"error dialing backend: {error}") from None
+
+    async def forward(self, namespace: str, pod: str, port: int, pipe: Duplex) -> None:
+        import aiohttp
+
+        async with await self._dial(f"portForward/{namespace}/{pod}/{port}", {}) as inner:
+            sending = asyncio.create_task(_forward_bytes(pipe, inner))
+            try:
+                async for message in inner:
+                    if message.type is aiohttp.WSMsgType.BINARY:
+                        if not message.data:
+                            break
+                        await pipe.send(message.data)
+            finally:
+                sending.cancel()
+                await asyncio.gather(sending, return_exceptions=True)
+
+    async def usage(self) -> Object:
+        import aiohttp
+
+        session, url, headers = self._open("usage")
+        try:
+            async with session.get(url, headers=headers) as response:
+                found: Object = await response.json()
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise internal_error(f"error dialing backend: {error}") from None
+        return found
+
+    async def stream(
+        self, action: str, namespace: str, pod: str, container: str, query: Query, socket: WebSocket
+    ) -> None:
+        import aiohttp
+
+        protocols = (socket.protocol, *PROTOCOLS) if socket.protocol else PROTOCOLS
+        inner = await self._dial(f"{action}/{namespace}/{pod}/{container}", query, protocols)
         async with inner:
             sending = asyncio.create_task(_forward(socket, inner))
             try:
@@ -110,6 +163,12 @@ async def _forward(socket: WebSocket, inner: aiohttp.ClientWebSocketResponse) ->
         await inner.send_bytes(data)
     # The client is gone: so is the command's audience.
     await inner.close()
+
+
+async def _forward_bytes(pipe: Duplex, inner: aiohttp.ClientWebSocketResponse) -> None:
+    while data := await pipe.receive():
+        await inner.send_bytes(data)
+    await inner.send_bytes(b"")
 
 
 async def _pieces(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""Subresources of pods: log, exec, attach, binding, eviction."""
+"""Subresources of pods: log, exec, attach, port forwarding, binding, eviction."""
 
 from __future__ import annotations
 
@@ -13,33 +13,36 @@ from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.times import format_time
 from modelyard.local.apiserver.builtin.checks import selects
 from modelyard.local.apiserver.builtin.pods import binding_causes
-from modelyard.local.apiserver.deletion import Deletion
-from modelyard.local.apiserver.options import DeleteOptions, WriteOptions
-from modelyard.local.apiserver.problems import (
+from modelyard.local.apiserver.requests.messages import Duplex, Reply, Upgrade, WebSocket
+from modelyard.local.apiserver.requests.options import DeleteOptions, WriteOptions
+from modelyard.local.apiserver.requests.problems import (
     Cause,
     Problem,
     bad_request,
     conflict,
     custom,
     field_forbidden,
+    forbidden,
     invalid,
     invalid_value,
-    method_not_allowed,
     not_found,
     too_many_requests,
 )
-from modelyard.local.apiserver.requests import Reply, Upgrade, WebSocket
-from modelyard.local.apiserver.resources import Call, Handler
-from modelyard.local.apiserver.store import Store, decode
+from modelyard.local.apiserver.served.resources import Call, Handler
+from modelyard.local.apiserver.storage.store import Store, decode
+from modelyard.local.apiserver.subresources import channels, forwarding
 from modelyard.local.apiserver.subresources.admitting import admit
 from modelyard.local.apiserver.subresources.kubelet import Kubelet
-from modelyard.local.apiserver.writes import Write, Writes
+from modelyard.local.apiserver.verbs.deletion import Deletion
+from modelyard.local.apiserver.verbs.writes import Write, Writes
 
 if TYPE_CHECKING:
-    from modelyard.local.apiserver.deletion import Deletions
+    from modelyard.local.apiserver.verbs.deletion import Deletions
 
 _BINDING = Kind("", "v1", "Binding", "bindings")
 _EXEC_OPTIONS = Kind("", "v1", "PodExecOptions", "pods")
+_ATTACH_OPTIONS = Kind("", "v1", "PodAttachOptions", "pods")
+_FORWARD_OPTIONS = Kind("", "v1", "PodPortForwardOptions", "pods")
 _EVICTION = Kind("policy", "v1", "Eviction", "evictions")
 _LOG_OPTIONS = Kind("", "v1", "PodLogOptions", "pods")
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
@@ -62,11 +65,26 @@ class PodSubresources:
         return {
             (pods, "log"): self.log,
             (pods, "exec"): self.execute,
-            (pods, "attach"): self.unsupported,
-            (pods, "portforward"): self.unsupported,
+            (pods, "attach"): self.attach,
+            (pods, "portforward"): self.forward,
             (pods, "binding"): self.bind,
             (pods, "eviction"): self.evict,
         }
+
+    def on_a_laptop(self) -> dict[tuple[str, str], Handler]:
+        """What is different where the kubelet is the one of a laptop cluster."""
+        return {(Pod.resource, "ephemeralcontainers"): self.ephemeral_containers}
+
+    async def ephemeral_containers(self, call: Call) -> Object:
+        pod = self._pod(call)
+        if call.verb == "get":
+            return pod
+        raise forbidden(
+            Pod,
+            call.name,
+            "a laptop cluster runs no ephemeral containers; look into the pod with kubectl exec, or debug a copy of it with "
+            f"kubectl debug {call.name} --copy-to={call.name}-debug",
+        )
 
     def _pod(self, call: Call) -> Object:
         stored = self._store.get(Pod.resource, call.namespace, call.name)
@@ -88,33 +106,66 @@ class PodSubresources:
         return Reply(200, pieces, "text/plain")
 
     async def execute(self, call: Call) -> Reply:
+        container = self._remote_container(call)
+        command = call.request.params("command")
+        if not command:
+            raise bad_request("you must specify at least 1 command for the container")
+        await admit(call, "CONNECT", _EXEC_OPTIONS, _options(call, _EXEC_OPTIONS, container) | {"command": command})
+        return self._stream(call, "exec", container)
+
+    async def attach(self, call: Call) -> Reply:
+        container = self._remote_container(call)
+        await admit(call, "CONNECT", _ATTACH_OPTIONS, _options(call, _ATTACH_OPTIONS, container))
+        return self._stream(call, "attach", container)
+
+    def _remote_container(self, call: Call) -> str:
         pod = self._pod(call)
         container = _container(pod, call.request.param("container"), by_annotation=True)
+        self._check_assigned(pod)
+        return container
+
+    def _check_assigned(self, pod: Object) -> None:
         node = pod["spec"].get("nodeName")
         if not node:
-            raise bad_request(f"pod {call.name} does not have a host assigned")
+            raise bad_request(f"pod {pod['metadata']['name']} does not have a host assigned")
         self._check_node(node)
-        if not call.request.params("command"):
-            raise bad_request("you must specify at least 1 command for the container")
 
-        await admit(call, "CONNECT", _EXEC_OPTIONS, _exec_options(call, container))
-
+    def _stream(self, call: Call, action: str, container: str) -> Reply:
         async def run(socket: WebSocket) -> None:
             try:
-                await self.kubelet.execute(call.namespace, call.name, container, call.request.query, socket)
+                await self.kubelet.stream(action, call.namespace, call.name, container, call.request.query, socket)
             except Problem as problem:
-                # The connection is a web socket by now: a failure goes through its error channel.
+                # The connection has another protocol by now: a failure goes through its error channel.
                 await socket.send(b"\x03" + _failure(problem))
                 await socket.close(1000)
 
-        return Reply(101, upgrade=Upgrade(_PROTOCOLS, run))
+        async def run_spdy(pipe: Duplex, protocol: str) -> None:
+            await channels.over_spdy(pipe, protocol, channels.streams_of(call.request.query), run)
+
+        return Reply(101, upgrade=Upgrade(_PROTOCOLS, run, _PROTOCOLS, run_spdy))
+
+    async def forward(self, call: Call) -> Reply:
+        self._check_assigned(self._pod(call))
+        ports = [_number(text, "ports") for value in call.request.params("ports") for text in value.split(",")]
+        if wrong := [port for port in ports if not 0 < port < 65536]:
+            raise bad_request(f"ports={wrong[0]}: must be between 1 and 65535")
+        options: Object = {"kind": _FORWARD_OPTIONS.kind, "apiVersion": "v1"} | ({"ports": ports} if ports else {})
+        await admit(call, "CONNECT", _FORWARD_OPTIONS, options)
+
+        async def connect(port: int, pipe: Duplex) -> None:
+            await self.kubelet.forward(call.namespace, call.name, port, pipe)
+
+        async def run(socket: WebSocket) -> None:
+            await forwarding.over_web_socket(socket, ports, connect)
+
+        async def run_spdy(pipe: Duplex, protocol: str) -> None:
+            await forwarding.over_spdy(pipe, connect)
+
+        return Reply(101, upgrade=Upgrade(forwarding.PROTOCOLS, run, forwarding.SPDY_PROTOCOLS, run_spdy))
 
     def _check_node(self, node: str) -> None:
         if self._store.get(Node.resource, "", node) is None:
             raise not_found(Pod, node)
-
-    async def unsupported(self, call: Call) -> Reply:
-        raise method_not_allowed(Kind("", "v1", "Pod", f"pods/{call.subresource}"), call.verb)
 
     # Binding.
 
@@ -190,12 +241,12 @@ class PodSubresources:
         return dict(_SUCCESS)
 
 
-def _exec_options(call: Call, container: str) -> Object:
-    options: Object = {"kind": "PodExecOptions", "apiVersion": "v1"}
+def _options(call: Call, kind: Kind, container: str) -> Object:
+    options: Object = {"kind": kind.kind, "apiVersion": "v1"}
     for name in ("stdin", "stdout", "stderr", "tty"):
         if call.request.flag(name):
             options[name] = True
-    return options | {"container": container, "command": call.request.params("command")}
+    return options | {"container": container}
 
 
 def _failure(problem: Problem) -> bytes:

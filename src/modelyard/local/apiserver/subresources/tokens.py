@@ -17,9 +17,9 @@ from modelyard.local.apiserver.auth.tokens import (
     ServiceAccountTokens,
 )
 from modelyard.local.apiserver.builtin.shapes import ShapeError, reader_for
-from modelyard.local.apiserver.problems import bad_request, conflict, invalid, invalid_value, not_found
-from modelyard.local.apiserver.resources import Call
-from modelyard.local.apiserver.store import Store, Stored
+from modelyard.local.apiserver.requests.problems import bad_request, conflict, invalid, invalid_value, not_found
+from modelyard.local.apiserver.served.resources import Call
+from modelyard.local.apiserver.storage.store import Store, Stored
 from modelyard.local.apiserver.subresources.admitting import admit
 
 TOKEN_REQUEST = Kind("authentication.k8s.io", "v1", "TokenRequest", "tokenrequests")

@@ -8,7 +8,7 @@ from typing import Any
 
 from modelyard.kube.kinds import Object
 from modelyard.kube.times import utc_now
-from modelyard.local.apiserver.resources import ServedResource
+from modelyard.local.apiserver.served.resources import ServedResource
 from modelyard.local.apiserver.tables import others, services, workloads
 from modelyard.local.apiserver.tables.ages import Ages
 from modelyard.local.apiserver.tables.jsonpath import PathError, compile_path, printed

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from modelyard.local.images.pins import pins
 from modelyard.local.images.recipe import PROGRAMS, Invocation, Recipe
+from modelyard.pins import pins
+
+_HASHICORP_PORT = "5678"
+"""Where `hashicorp/http-echo`, whose options have one dash, listens unless it is told otherwise."""
 
 
 def _translate(invocation: Invocation) -> Invocation:
@@ -12,8 +15,10 @@ def _translate(invocation: Invocation) -> Invocation:
         argv.pop(0)
     elif argv and not argv[0].startswith("-"):
         return invocation
+    if any(word.startswith("-text") for word in argv):
+        argv = ["--port", _HASHICORP_PORT, *argv]
     return invocation.with_argv(
-        invocation.built.python, "-I", "-S", str(PROGRAMS / "echo.py"), "--host", invocation.pod_ip, *argv
+        invocation.built.python, "-I", "-S", str(PROGRAMS / "http_echo.py"), "--host", invocation.pod_ip, *argv
     )
 
 

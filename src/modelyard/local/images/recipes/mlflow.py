@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-from modelyard.local.images.pins import pins
-from modelyard.local.images.recipe import LOCKS, Invocation, Recipe
+from modelyard.local.images.recipe import LOCKS, PROGRAMS, Invocation, Recipe, own_programs_first
+from modelyard.pins import pins
 
-PLUGIN = Path(__file__).parents[1] / "mlflow_plugin"
+PLUGIN = PROGRAMS / "mlflow_plugin"
+_CIPHERS = "UVICORN_SSL_CIPHERS"
+_RED_HAT_POLICY = "PROFILE=SYSTEM"
 _PYTHON = re.compile(r"\bpython3\.\d+\b")
 
 
@@ -18,8 +19,10 @@ def _translate(invocation: Invocation) -> Invocation:
     if env.get("SUPPORTED_MLFLOW_VERSION") == pin.cluster:
         # The migration job compares its own version with the one the operator supports; here another one runs, on purpose.
         env["SUPPORTED_MLFLOW_VERSION"] = pin.local
-    path = f"{invocation.built.bin}:{env.get('PATH', '')}"
-    invocation = invocation.with_env(**env | {"PATH": path}).with_default_env(
+    if (ciphers := env.get(_CIPHERS)) is not None:
+        # The policy of the system, by the only name for it that every OpenSSL knows.
+        env[_CIPHERS] = ciphers.replace(_RED_HAT_POLICY, "DEFAULT")
+    invocation = own_programs_first(invocation.with_env(**env)).with_default_env(
         MLFLOW_SERVER_ENABLE_JOB_EXECUTION="false", MLFLOW_DISABLE_TELEMETRY="true", GIT_PYTHON_REFRESH="quiet"
     )
     # The operator's image has its interpreter as `python3.12`; the virtual environment here has `python3`.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from modelyard.local.images.pins import pins
 from modelyard.local.images.recipe import LOCKS, PROGRAMS, Built, Invocation, Recipe
+from modelyard.pins import pins
 
 _ENTRYPOINTS = {"postgres", "docker-entrypoint.sh", "run-postgresql", "container-entrypoint"}
 
@@ -40,7 +40,7 @@ recipe = Recipe(
     version=pins()["postgres"].local,
     command=("postgres",),
     lock=LOCKS / "postgres.txt",
-    source_paths=(PROGRAMS,),
+    shown_paths=(PROGRAMS,),
     translate=_translate,
     unprivileged=True,
     stop_signal=2,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from modelyard.local.images.pins import pins
 from modelyard.local.images.recipe import Invocation, Recipe
+from modelyard.pins import pins
 
 
 def _translate(invocation: Invocation) -> Invocation:
@@ -12,9 +12,7 @@ def _translate(invocation: Invocation) -> Invocation:
         argv.pop(0)
     elif argv and not argv[0].startswith("-"):
         return invocation
-    return invocation.with_argv(
-        invocation.built.python, "-P", "-m", "modelyard.local.images.programs.rbac_proxy", *argv
-    )
+    return invocation.with_argv(invocation.built.python, "-P", "-m", "modelyard.programs.access_proxy", *argv)
 
 
 recipe = Recipe(
@@ -22,6 +20,7 @@ recipe = Recipe(
     description="authenticating and authorising proxy (TokenReview, SubjectAccessReview)",
     patterns=("kube-rbac-proxy", "origin-kube-rbac-proxy", "ose-kube-rbac-proxy*", "*kube-auth-proxy*"),
     version=pins()["kube-rbac-proxy"].local,
+    runs="modelyard's own authorizing proxy",
     command=("kube-rbac-proxy",),
     translate=_translate,
 )

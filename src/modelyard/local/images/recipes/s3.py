@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from modelyard.local.images.pins import pins
-from modelyard.local.images.recipe import LOCKS, PROGRAMS, Invocation, Recipe
+from modelyard.local.images.recipe import LOCKS, PROGRAMS, Invocation, Recipe, own_programs_first
+from modelyard.pins import pins
 
 _ENTRYPOINTS = {"minio", "weed", "rclone", "docker-entrypoint.sh", "entrypoint.sh"}
 
 
 def _translate(invocation: Invocation) -> Invocation:
     argv = list(invocation.argv)
-    path = f"{invocation.built.bin}:{invocation.env.get('PATH', '')}"
-    invocation = invocation.with_env(PATH=path)
+    invocation = own_programs_first(invocation)
     while argv and argv[0].rsplit("/", 1)[-1] in _ENTRYPOINTS:
         argv.pop(0)
     if not argv or argv[0] in ("server", "s3", "serve", "filer"):
@@ -24,8 +23,9 @@ recipe = Recipe(
     description=f"S3 store on a directory ({pins()['minio'].local}); for minio, seaweedfs and rclone images",
     patterns=("minio", "minio-*", "seaweedfs", "*/seaweedfs-*", "rclone", "s3-store"),
     version=pins()["minio"].local,
+    runs=pins()["minio"].local,
     command=("server", "/data"),
     lock=LOCKS / "s3.txt",
-    source_paths=(PROGRAMS,),
+    shown_paths=(PROGRAMS,),
     translate=_translate,
 )

@@ -1,6 +1,6 @@
 """Brings the metadata databases to the schema of the MLflow in this image. Runs in the migration Job, from an environment variable.
 
-Exit codes are the interface: 0 done, 10 wrong MLflow version, 11 backend is no SQL store, 12 registry is no SQL store,
+Exit codes are the interface: 0 done, 10 wrong MLflow version, 11 backend is not a SQL store, 12 registry is not a SQL store,
 13 the schema is not at the head afterwards, 14 the revisions cannot be resolved, 15 anything else, worth another try.
 """
 
@@ -37,9 +37,9 @@ def normalised(version: str) -> str:
 
 def stores(backend: str, registry: str) -> "list[tuple[str, str]]":
     if backend and not is_sql(backend):
-        raise Failed(BACKEND_NOT_SQL, "the backend store is no SQL store")
+        raise Failed(BACKEND_NOT_SQL, "the backend store is not a SQL store")
     if registry and registry != backend and not is_sql(registry):
-        raise Failed(REGISTRY_NOT_SQL, "the registry store is no SQL store")
+        raise Failed(REGISTRY_NOT_SQL, "the registry store is not a SQL store")
     found = [("backend", backend)] if backend else []
     return [*found, ("registry", registry)] if registry and registry != backend else found
 

@@ -10,7 +10,6 @@ from modelyard.kube.kinds import Object
 from modelyard.operators.model_registry.catalog import sources
 from modelyard.operators.model_registry.config import Settings
 from modelyard.operators.model_registry.facts import (
-    CONFIG_DIGEST,
     CREATED_BY,
     DESCRIPTION,
     DISPLAY_NAME,
@@ -19,12 +18,14 @@ from modelyard.operators.model_registry.facts import (
     NAMESPACE_LABEL,
     OPERATOR,
     REQUIRED_SCC,
-    SERVING_CERT,
 )
 from modelyard.operators.parts import build, postgres, rbac_proxy, security
+from modelyard.operators.parts.images import pull_policy
+from modelyard.operators.parts.missing_references import Missing
 from modelyard.operators.parts.network import network_policy, route, tcp
+from modelyard.operators.parts.references import digest_annotation
 from modelyard.operators.parts.storage import kept_claim
-from modelyard.runtime.desired import Child, Policy
+from modelyard.runtime.declaring.desired import Child, Policy
 
 NAME = "model-catalog"
 DATABASE = "model-catalog-postgres"
@@ -64,6 +65,8 @@ class CatalogFacts:
     storage_class: Object | None = None
     digest: str = ""
     """Of the database's credentials."""
+    missing: tuple[Missing, ...] = ()
+    """What the server reads at start and the cluster does not have."""
     health: str = ""
     """Why the catalog is not available; empty where it is."""
 
@@ -146,7 +149,7 @@ def deployment(facts: CatalogFacts) -> Object:
         labels=labels(),
         replicas=1,
         selector=PODS,
-        pod_annotations={**REQUIRED_SCC, **_digest(facts)},
+        pod_annotations={**REQUIRED_SCC, **digest_annotation(facts.digest)},
         pod={
             "serviceAccountName": NAME,
             "securityContext": security.pod(None if facts.openshift else security.SERVER_GROUP),
@@ -167,15 +170,12 @@ def deployment(facts: CatalogFacts) -> Object:
     return made
 
 
-def _digest(facts: CatalogFacts) -> dict[str, str]:
-    return {CONFIG_DIGEST: facts.digest} if facts.digest else {}
-
-
 def _copy(data: str, image: str, script: str, directory: str) -> Object:
     """Brings the data of an image into a volume."""
     return {
         "name": f"{data}-init",
         "image": image,
+        "imagePullPolicy": pull_policy(image),
         "command": ["/bin/sh", "-c"],
         "args": [script],
         "securityContext": security.CONTAINER,
@@ -184,12 +184,12 @@ def _copy(data: str, image: str, script: str, directory: str) -> Object:
 
 
 def _server(facts: CatalogFacts) -> Object:
-    directories = [path for path, _ in _directories(facts)]
     # The defaults first, then the users', then those that a label adds.
-    ordered = ["default-sources", "user-model-sources", "user-mcp-sources", *directories[3:]]
+    ordered = [path for path, _ in (*_LISTS[-1:], *_LISTS[:-1], *_labelled_directories(facts))]
     return {
         "name": "catalog",
         "image": facts.settings.rest_image,
+        "imagePullPolicy": pull_policy(facts.settings.rest_image),
         "command": ["/model-registry", "catalog"],
         "args": [
             f"--listen=0.0.0.0:{SERVER_PORT}",
@@ -216,19 +216,22 @@ def _server(facts: CatalogFacts) -> Object:
     }
 
 
-def _directories(facts: CatalogFacts) -> list[tuple[str, str]]:
-    """The directories below `/data` and the ConfigMaps behind them, in the order of the volumes."""
-    return [
-        ("user-model-sources", sources.USER_MODELS),
-        ("user-mcp-sources", sources.USER_MCP),
-        ("default-sources", sources.DEFAULTS),
-        *((f"labeled-sources/{name}", name) for name in facts.labelled),
-    ]
+_LISTS = (
+    ("user-model-sources", sources.USER_MODELS),
+    ("user-mcp-sources", sources.USER_MCP),
+    ("user-agent-sources", sources.USER_AGENTS),
+    ("default-sources", sources.DEFAULTS),
+)
+"""The directories below `/data` and the ConfigMaps behind them, in the order of the volumes."""
+
+
+def _labelled_directories(facts: CatalogFacts) -> list[tuple[str, str]]:
+    return [(f"labeled-sources/{name}", name) for name in facts.labelled]
 
 
 def _mounts(facts: CatalogFacts) -> list[Object]:
     return [
-        *(build.mount(path, f"/data/{path}") for path, _ in _directories(facts)[:3]),
+        *(build.mount(path, f"/data/{path}") for path, _ in _LISTS),
         build.mount("catalog-data", "/shared-data"),
         build.mount("benchmark-data", "/shared-benchmark-data"),
         *(build.mount(f"labeled-{name}", f"/data/labeled-sources/{name}") for name in facts.labelled),
@@ -237,7 +240,7 @@ def _mounts(facts: CatalogFacts) -> list[Object]:
 
 def _volumes(facts: CatalogFacts) -> list[Object]:
     return [
-        *(build.config_map_volume(path, config_map) for path, config_map in _directories(facts)[:3]),
+        *(build.config_map_volume(path, config_map) for path, config_map in _LISTS),
         build.empty_dir("catalog-data"),
         build.empty_dir("benchmark-data"),
         *(build.config_map_volume(f"labeled-{name}", name) for name in facts.labelled),
@@ -257,7 +260,8 @@ def service(facts: CatalogFacts) -> Object:
         NAME,
         facts.namespace,
         labels=labels(),
-        annotations={SERVING_CERT: SERVING_CERT_SECRET, **address},
+        annotations=address,
+        serving_certificate=SERVING_CERT_SECRET,
         selector=PODS,
         ports=[{"name": "https-api", "port": PORT, "protocol": "TCP", "appProtocol": "https"}],
     )
@@ -291,7 +295,8 @@ def policy(facts: CatalogFacts) -> Object:
 
 def health(facts: CatalogFacts) -> Object:
     """How the catalog fares, for people: there is no custom resource whose status could say it."""
-    data = {"available": "false" if facts.health else "true", "message": facts.health or "the catalog is available"}
+    said = [facts.health or "the catalog is available", *(one.remedy for one in facts.missing)]
+    data = {"available": "false" if facts.health else "true", "message": "; ".join(said)}
     return build.config_map(HEALTH, facts.namespace, data, labels(HEALTH))
 
 
@@ -402,7 +407,7 @@ def database(facts: CatalogFacts) -> postgres.Database:
         liveness=postgres.exec_probe(["bash", "-c", alive], initial_delay=30, timeout=2),
         readiness=postgres.exec_probe(["bash", "-c", ready], initial_delay=10, timeout=5),
         pod_labels={"sidecar.istio.io/inject": "false"},
-        pod_annotations=_digest(facts),
+        pod_annotations=digest_annotation(facts.digest),
         annotations={"template.alpha.openshift.io/wait-for-ready": "true"},
         pull_policy="IfNotPresent",
         history=0,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import logging
 from collections.abc import Iterator
 
@@ -17,19 +16,25 @@ from modelyard.kube.objects import (
     resource_version_of,
     spec_of,
 )
+from modelyard.kube.openshift import MARKS, is_openshift
+from modelyard.kube.secrets import encoded
 from modelyard.operators.model_registry.catalog import children as made
 from modelyard.operators.model_registry.catalog import sources
 from modelyard.operators.model_registry.catalog.children import DATABASE, NAME, SECRET_KEYS, CatalogFacts
 from modelyard.operators.model_registry.config import Settings
-from modelyard.operators.model_registry.facts import CREATED_BY, UPSTREAM
+from modelyard.operators.model_registry.facts import CREATED_BY, predecessor
 from modelyard.operators.parts import rbac_proxy
 from modelyard.operators.parts.availability import rollout
+from modelyard.operators.parts.mappings import fixed
+from modelyard.operators.parts.missing_references import Need, lasting_digest, missing
+from modelyard.operators.parts.ownership import is_foreign
 from modelyard.operators.parts.platform import AUTH_NAME, Auth, ClusterIngress, cluster_domain
 from modelyard.operators.parts.references import digest
-from modelyard.runtime.controller import Controller, Fixed, MapFn, Owns, Permission, Watch
-from modelyard.runtime.desired import Child, Desired, Edit, Hold, Stage
-from modelyard.runtime.ownership import DOMAIN
-from modelyard.runtime.world import World
+from modelyard.operators.parts.storage import class_of
+from modelyard.runtime.acting.ownership import DOMAIN
+from modelyard.runtime.declaring.controller import Controller, Fixed, Owns, Permission, Watch
+from modelyard.runtime.declaring.desired import Child, Desired, Edit, Hold, Stage
+from modelyard.runtime.declaring.world import World
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +48,7 @@ PLATFORM_NAME = "default-modelregistry"
 def catalog_controller(settings: Settings) -> Controller:
     """The controller, for the namespace of the registries. Without one it has nothing to do."""
     where, key = settings.namespace or None, Key(settings.namespace, NAME)
-    wake = _waker(key)
+    wake = fixed(key)
     controller = Controller(
         "modelcatalog",
         Fixed((key,)),
@@ -52,7 +57,7 @@ def catalog_controller(settings: Settings) -> Controller:
             Owns(builtin.ConfigMap, labels=CREATED_BY, namespace=where),
             Owns(builtin.Secret, labels=CREATED_BY, namespace=where),
             Owns(builtin.ServiceAccount, labels=CREATED_BY, namespace=where),
-            Owns(builtin.Service, labels=CREATED_BY, namespace=where),
+            Owns(builtin.Service, labels=CREATED_BY, namespace=where, serving_certificates=True),
             Owns(builtin.PersistentVolumeClaim, labels=CREATED_BY, namespace=where),
             Owns(builtin.ClusterRoleBinding, labels=CREATED_BY),
             Owns(builtin.Role, labels=CREATED_BY, namespace=where),
@@ -66,14 +71,15 @@ def catalog_controller(settings: Settings) -> Controller:
             Watch(builtin.Secret, to=wake, labels=sources.SOURCE_LABEL, namespace=where),
             *(Watch(builtin.ConfigMap, to=wake, name=name, namespace=where) for name in _NAMED_MAPS),
             *(Watch(builtin.Secret, to=wake, name=name, namespace=where) for name in (DATABASE, made.COOKIE_SECRET)),
-            Watch(Auth, to=lambda auth, reader: [key], optional=True),
-            Watch(PlatformRegistry, to=lambda registry, reader: [key], optional=True),
-            Watch(ClusterIngress, to=lambda ingress, reader: [key], optional=True),
+            Watch(Auth, to=wake, optional=True),
+            Watch(PlatformRegistry, to=wake, optional=True),
+            Watch(ClusterIngress, to=wake, optional=True),
             Watch(builtin.StorageClass),
         ],
         # Admins may change every list of sources, whatever its name.
         permissions=[*_GRANTED, Permission(("",), ("configmaps",), ("update",), namespace=where)],
-        predecessor=UPSTREAM,
+        predecessor=predecessor(settings),
+        asks=MARKS,
     )
 
     @controller.reconcile
@@ -87,15 +93,10 @@ _GRANTED = (
     *rbac_proxy.GRANTED,
     Permission((builtin.Route.group,), ("routes/custom-host",), ("create", "update", "patch")),
 )
-"""What the roles that we bind grant, too: the API lets nobody give what he has not."""
+"""What the roles that we bind grant, too: the API lets nobody grant what they do not have."""
 
 
 _NAMED_MAPS = (*sources.USER_TEXTS, sources.LEGACY_DEFAULTS)
-
-
-def _waker(key: Key) -> MapFn:
-    """A user's list, a source by its label, or the database's credentials wake the catalog."""
-    return lambda obj, reader: [key]
 
 
 def reconcile_catalog(settings: Settings, world: World) -> Desired | Hold:
@@ -107,9 +108,9 @@ def reconcile_catalog(settings: Settings, world: World) -> Desired | Hold:
     if not settings.catalog:
         return switched_off(settings)
     facts = observe(settings, world)
-    missing = [name for name in sources.USER_TEXTS if world.get(builtin.ConfigMap, settings.namespace, name) is None]
+    absent = [name for name in sources.USER_TEXTS if world.get(builtin.ConfigMap, settings.namespace, name) is None]
     return Desired(
-        stages=_stages(facts, missing, world),
+        stages=_stages(facts, absent, world),
         keep=_kept(settings),
         edits=[*_list_edits(settings, world), *_leftovers(settings, world), *_database_edits(facts, world)],
     )
@@ -137,13 +138,13 @@ def _kept(settings: Settings) -> list[tuple[Kind, Key]]:
     return [*kept, *_data(settings), *((kind, key) for kind in others)]
 
 
-def _stages(facts: CatalogFacts, missing: list[str], world: World) -> list[Stage]:
+def _stages(facts: CatalogFacts, absent: list[str], world: World) -> list[Stage]:
     """Nothing starts before the API keeps the password of the database, and we have seen what it keeps."""
-    objects = made.children(facts, missing)
+    objects = made.children(facts, absent)
     if not facts.settings.catalog_database:
         return [Stage(objects)]
     secret = world.get(builtin.Secret, facts.namespace, DATABASE)
-    if secret is not None and not _is_ours(secret, world):
+    if is_foreign(world, builtin.Secret, secret):
         return [Stage(objects)]  # Someone provides the credentials; only what they lack is added.
     known = secret is not None
     return [Stage([_credentials(facts, secret, world)], ready=lambda live: known), Stage(objects)]
@@ -151,10 +152,6 @@ def _stages(facts: CatalogFacts, missing: list[str], world: World) -> list[Stage
 
 def _credentials(facts: CatalogFacts, secret: Object | None, world: World) -> Child:
     return made.credentials(facts, world.token(24))
-
-
-def _is_ours(obj: Object, world: World) -> bool:
-    return any(key_of(own) == key_of(obj) for own in world.owned(builtin.Secret))
 
 
 # What others made
@@ -190,7 +187,7 @@ def _database_edits(facts: CatalogFacts, world: World) -> Iterator[Edit]:
     if secret is not None:
         data: Object = secret.get("data") or {}
         values = {"database-name": settings.catalog_database_name, "database-user": settings.catalog_user}
-        lacking = {key: _encoded(values.get(key) or world.token(24)) for key in SECRET_KEYS if key not in data}
+        lacking = {key: encoded(values.get(key) or world.token(24)) for key in SECRET_KEYS if key not in data}
         wanted = {"component": DATABASE, **CREATED_BY}
         marks = {name: value for name, value in wanted.items() if labels_of(secret).get(name) != value}
         patch = ({"data": lacking} if lacking else {}) | ({"metadata": {"labels": marks}} if marks else {})
@@ -208,10 +205,6 @@ def _is_tracked(claim: Object) -> bool:
     return any(name.startswith(f"{DOMAIN}/") for name in labels_of(claim))
 
 
-def _encoded(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()
-
-
 # Facts
 
 
@@ -222,20 +215,24 @@ def observe(settings: Settings, world: World) -> CatalogFacts:
     for text in wrong:
         log.info("%s", text)
     claim = world.get(builtin.PersistentVolumeClaim, namespace, DATABASE)
-    class_name = spec_of(claim or {}).get("storageClassName")
-    state = rollout(world.get(builtin.Deployment, namespace, NAME))
+    running = world.get(builtin.Deployment, namespace, NAME)
+    state = rollout(running)
+    credentials = [Need(builtin.Secret, DATABASE, key) for key in SECRET_KEYS]
+    lacking = missing(world, namespace, credentials)
+    read = digest(world, namespace, (need.reference for need in credentials))
     secrets = world.list(builtin.Secret, namespace, sources.SOURCE_LABEL)
     return CatalogFacts(
         settings,
-        openshift=world.serves(builtin.Route),
+        openshift=is_openshift(world),
         domain=settings.default_domain or cluster_domain(world),
         platform=_platform(world),
         admin_groups=_admin_groups(world),
         labelled=tuple(found),
         labelled_secrets=tuple(sorted(map(name_of, secrets))),
         claim=claim,
-        storage_class=world.get(builtin.StorageClass, "", class_name) if class_name else None,
-        digest=digest(world, namespace, [(builtin.Secret, DATABASE, key) for key in SECRET_KEYS]),
+        storage_class=class_of(claim, world),
+        digest=lasting_digest(read, running, lacking),
+        missing=() if settings.catalog_database else lacking,
         health="" if state.available else state.message or "the Deployment is not available yet",
     )
 

@@ -17,7 +17,8 @@ SOURCE_LABEL = {"opendatahub.io/catalog-source": "true"}
 DEFAULTS = "default-catalog-sources"
 USER_MODELS = "model-catalog-sources"
 USER_MCP = "mcp-catalog-sources"
-USER_TEXTS = {USER_MODELS: "catalogs: []\n", USER_MCP: "mcp_catalogs: []\n"}
+USER_AGENTS = "agent-catalog-sources"
+USER_TEXTS = {USER_MODELS: "catalogs: []\n", USER_MCP: "mcp_catalogs: []\n", USER_AGENTS: "agent_catalogs: []\n"}
 """What the users' ConfigMaps hold when they are made; then they are the users' own."""
 LEGACY_DEFAULTS = "model-catalog-default-sources"
 LONGEST_NAME = 55
@@ -36,11 +37,11 @@ def labelled(config_maps: Iterable[Object]) -> tuple[list[str], list[str]]:
         if name in (DEFAULTS, *USER_TEXTS) or not SOURCE_LABEL.items() <= labels_of(config_map).items():
             continue
         if len(name) > LONGEST_NAME:
-            wrong.append(f"ConfigMap {name} is no source: its name is longer than {LONGEST_NAME} characters")
+            wrong.append(f"ConfigMap {name} is not a source: its name is longer than {LONGEST_NAME} characters")
         elif not _NAME.fullmatch(name):
-            wrong.append(f"ConfigMap {name} is no source: its name has other characters than a-z, 0-9 and -")
+            wrong.append(f"ConfigMap {name} is not a source: its name has other characters than a-z, 0-9 and -")
         elif KEY not in (config_map.get("data") or {}):
-            wrong.append(f"ConfigMap {name} is no source: it has no key {KEY}")
+            wrong.append(f"ConfigMap {name} is not a source: it has no key {KEY}")
         else:
             found.append(name)
     return sorted(found), wrong
@@ -66,7 +67,7 @@ def without_default_catalog(text: str) -> str | None:
     lines = text.splitlines(keepends=True)
     dropped = {line for start, end in _spans(root, lines) for line in range(start, end)}
     edited = "".join(line for number, line in enumerate(lines) if number not in dropped)
-    # An unusual layout is written anew: what it says matters more than how.
+    # An unusual layout is written again: what it says matters more than how.
     return edited if _says(edited, wanted) else yaml.safe_dump(wanted, sort_keys=False)
 
 
@@ -147,6 +148,7 @@ def default_sources() -> str:
                 _label(None, "models", "Models from elsewhere", "Other models"),
                 _label("Red Hat", "mcp_servers", "MCP servers that Red Hat provides", "Red Hat MCP servers"),
                 _label("Red Hat Partners", "mcp_servers", "MCP servers of partners", "Red Hat Partner MCP servers"),
+                _label("Red Hat Agents", "agents", "Agents to start from", "Agent templates"),
             ],
             "namedQueries": {
                 "default-performance-filters": {
@@ -164,6 +166,9 @@ def default_sources() -> str:
                     "Red Hat Partners",
                 ),
                 _entry("Community MCP Servers", "community_mcp_servers", "community-mcp-servers-catalog.yaml"),
+            ],
+            "agent_catalogs": [
+                _entry("Red Hat Agents", "rh_agents", "redhat-agents-catalog.yaml", "Red Hat Agents"),
             ],
         },
         sort_keys=False,

@@ -9,9 +9,9 @@ from modelyard.kube.kinds import Kind, Object
 from modelyard.local.apiserver.admission.configurations import HookRule, Webhook
 from modelyard.local.apiserver.admission.reviews import BadAnswer, denial, read_answer
 from modelyard.local.apiserver.admission.webhooks import Rounds
-from modelyard.local.apiserver.hooks import Admission, Operation
-from modelyard.local.apiserver.requests import LOOPBACK
-from modelyard.local.apiserver.resources import PlainStrategy, ServedResource
+from modelyard.local.apiserver.requests.hooks import Admission, Operation
+from modelyard.local.apiserver.requests.messages import LOOPBACK
+from modelyard.local.apiserver.served.resources import PlainStrategy, ServedResource
 
 
 def hook_rule(

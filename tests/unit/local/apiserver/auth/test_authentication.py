@@ -15,9 +15,9 @@ from modelyard.local.apiserver.auth.authentication import TokenAuthenticator
 from modelyard.local.apiserver.auth.jwt import SigningKey
 from modelyard.local.apiserver.auth.rbac import Rbac
 from modelyard.local.apiserver.auth.tokens import Issue, ServiceAccountTokens
-from modelyard.local.apiserver.problems import Problem
-from modelyard.local.apiserver.requests import ANONYMOUS, Request, UserInfo
-from modelyard.local.apiserver.store import Store
+from modelyard.local.apiserver.requests.messages import ANONYMOUS, Request, UserInfo
+from modelyard.local.apiserver.requests.problems import Problem
+from modelyard.local.apiserver.storage.store import Store
 
 
 class Clock:
@@ -28,7 +28,7 @@ class Clock:
         return self.now
 
 
-class Bench:
+class CallerBench:
     def __init__(self) -> None:
         self.store = Store()
         self.clock = Clock()
@@ -48,27 +48,27 @@ class Bench:
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def bench() -> CallerBench:
+    return CallerBench()
 
 
-async def test_static_token(bench: Bench) -> None:
+async def test_static_token(bench: CallerBench) -> None:
     user = await bench.who(authorization="Bearer secret")
     assert (user.name, user.groups) == ("admin", ("system:masters", "system:authenticated"))
 
 
-async def test_no_credentials_is_nobody(bench: Bench) -> None:
+async def test_no_credentials_is_nobody(bench: CallerBench) -> None:
     assert await bench.who() == ANONYMOUS
     assert await bench.who(authorization="Basic x") == ANONYMOUS
 
 
 @pytest.mark.parametrize("token", ["wrong", "a.b.c", "secret2", "."])
-async def test_bad_tokens(bench: Bench, token: str) -> None:
+async def test_bad_tokens(bench: CallerBench, token: str) -> None:
     with pytest.raises(Problem, match="Unauthorized"):
         await bench.who(authorization=f"Bearer {token}")
 
 
-async def test_account_token_runs_out(bench: Bench) -> None:
+async def test_account_token_runs_out(bench: CallerBench) -> None:
     token = await bench.account_token()
     assert (await bench.who(authorization=f"Bearer {token}")).name == "system:serviceaccount:a:robot"
     bench.clock.now += timedelta(seconds=700)
@@ -76,7 +76,7 @@ async def test_account_token_runs_out(bench: Bench) -> None:
         await bench.who(authorization=f"Bearer {token}")
 
 
-async def test_account_token_ends_with_its_account(bench: Bench) -> None:
+async def test_account_token_ends_with_its_account(bench: CallerBench) -> None:
     token = await bench.account_token()
     stored = bench.store.get(ServiceAccount.resource, "a", "robot")
     assert stored is not None
@@ -85,7 +85,7 @@ async def test_account_token_ends_with_its_account(bench: Bench) -> None:
         await bench.who(authorization=f"Bearer {token}")
 
 
-async def test_certificate_names_user_and_groups(bench: Bench) -> None:
+async def test_certificate_names_user_and_groups(bench: CallerBench) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name(
         [
@@ -111,13 +111,13 @@ async def test_certificate_names_user_and_groups(bench: Bench) -> None:
 
 
 class TestImpersonation:
-    async def test_master_acts_as_anyone(self, bench: Bench) -> None:
+    async def test_master_acts_as_anyone(self, bench: CallerBench) -> None:
         user = await bench.who(
             authorization="Bearer secret", impersonate_user="bob", impersonate_group="a\nb", impersonate_extra_x="1"
         )
         assert user == UserInfo("bob", groups=("a", "b", "system:authenticated"), extra={"x": ("1",)})
 
-    async def test_others_need_to_be_allowed(self, bench: Bench) -> None:
+    async def test_others_need_to_be_allowed(self, bench: CallerBench) -> None:
         token = await bench.account_token()
         with pytest.raises(Problem, match='cannot impersonate-on:user-info:list resource "pods"'):
             await bench.who(authorization=f"Bearer {token}", impersonate_user="bob")
@@ -135,6 +135,6 @@ class TestImpersonation:
         with pytest.raises(Problem, match="forbidden"):
             await bench.who(authorization=f"Bearer {token}", impersonate_user="bob", impersonate_group="system:masters")
 
-    async def test_groups_without_a_user_are_refused(self, bench: Bench) -> None:
+    async def test_groups_without_a_user_are_refused(self, bench: CallerBench) -> None:
         with pytest.raises(Problem, match="without impersonating a user name"):
             await bench.who(authorization="Bearer secret", impersonate_group="x")

@@ -9,9 +9,9 @@ import pytest
 from modelyard.kube.builtin import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from modelyard.local.apiserver.auth.escalation import compact, covers, parts, show
 from modelyard.local.apiserver.auth.rbac import Rbac, Rule
-from modelyard.local.apiserver.hooks import Attributes
-from modelyard.local.apiserver.requests import UserInfo
-from modelyard.local.apiserver.store import Store
+from modelyard.local.apiserver.requests.hooks import Attributes
+from modelyard.local.apiserver.requests.messages import UserInfo
+from modelyard.local.apiserver.storage.store import Store
 
 BOB = UserInfo("bob", groups=("devs", "system:authenticated"))
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.builtin.service_network import ServiceNetwork
-from modelyard.local.apiserver.store import Store
+from modelyard.local.apiserver.storage.store import Store
 
 
 def service(name: str, **spec: Any) -> Object:

@@ -26,7 +26,7 @@ CASES: list[tuple[str, dict[str, Any], Any, list[str]]] = [
     ("a whole float is an integer", {"type": "integer"}, 3.0, []),
     ("an integer is a number", {"type": "number"}, 3, []),
     (
-        "a boolean is no integer",
+        "a boolean is not an integer",
         {"type": "integer"},
         True,
         ['spec.x: Invalid value: "boolean": spec.x in body must be of type integer: "boolean"'],

@@ -1,0 +1,1 @@
+"""Documents about the server itself: discovery, health, metrics and the way to OpenAPI."""

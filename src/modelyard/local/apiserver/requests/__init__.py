@@ -1,0 +1,1 @@
+"""A request's way through the server: read, understood, checked and answered."""

@@ -1,0 +1,1 @@
+"""Which resources the server serves, and the rules of each."""

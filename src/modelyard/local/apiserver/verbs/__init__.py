@@ -1,0 +1,1 @@
+"""What requests do to objects: get, list, watch, create, update, patch, apply, delete and scale."""

@@ -1,0 +1,1 @@
+"""The model registry's server: REST API on SQLite, PostgreSQL or MySQL."""

@@ -1,0 +1,123 @@
+"""One cached object: its bytes without managedFields, and the metadata that is asked for without decoding."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+import msgspec
+
+from modelyard.kube.kinds import Key, Kind, Object
+
+
+@dataclass(frozen=True, slots=True)
+class Managed:
+    """The fields (FieldsV1, undecoded) that one field manager holds on an object."""
+
+    manager: str
+    operation: str
+    subresource: str
+    fields: bytes
+
+
+class _Owner(msgspec.Struct, gc=False):
+    uid: str = ""
+    controller: bool | None = None
+
+
+class _ManagedFields(msgspec.Struct, rename={"fields": "fieldsV1"}, gc=False):
+    manager: str = ""
+    operation: str = ""
+    subresource: str = ""
+    fields: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Metadata(msgspec.Struct, rename="camel", gc=False):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
+    managed_fields: list[_ManagedFields] | None = None
+
+
+_fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_metadata = msgspec.json.Decoder(_Metadata)
+_encoder = msgspec.json.Encoder()
+
+
+class Entry:
+    """An object as the cache holds it. `object` decodes on every read, so each reader has a copy of its own."""
+
+    __slots__ = (
+        "controller_uid", "deleting", "generation", "key", "labels", "managers", "owner_uids", "raw", "resource_version", "uid",
+        "version",
+    )  # fmt: skip
+
+    def __init__(self, raw: bytes, metadata: _Metadata, managers: tuple[Managed, ...]) -> None:
+        self.raw = raw
+        self.key = Key(sys.intern(metadata.namespace), metadata.name)
+        self.uid = metadata.uid
+        self.resource_version = metadata.resource_version
+        self.version = version_number(metadata.resource_version)
+        self.generation = metadata.generation
+        self.deleting = metadata.deletion_timestamp is not None
+        self.labels = _interned(metadata.labels)
+        owners = metadata.owner_references or ()
+        self.owner_uids = tuple(owner.uid for owner in owners)
+        self.controller_uid = next((owner.uid for owner in owners if owner.controller), "")
+        self.managers = managers
+
+    @property
+    def object(self) -> Object:
+        data: Object = msgspec.json.decode(self.raw)
+        return data
+
+    def managed(self, manager: str, *, operation: str = "Apply", subresource: str = "") -> bytes | None:
+        """The FieldsV1 that a field manager holds; None if it holds nothing (or is not one whose fields are kept)."""
+        for held in self.managers:
+            if (held.manager, held.operation, held.subresource) == (manager, operation, subresource):
+                return held.fields
+        return None
+
+    def __repr__(self) -> str:
+        return f"Entry({self.key}, version {self.resource_version})"
+
+
+def entry_of(kind: Kind, raw: bytes, *, keep_managers: str = "") -> Entry:
+    """Makes the entry of an object as the API sent it.
+
+    Of managedFields only those whose manager begins with `keep_managers` stay (empty: none). Lists leave out
+    `apiVersion` and `kind`, and metadata-only reads have others: here an object always says what it is.
+    """
+    parts = _fields.decode(raw)
+    source = parts.pop("metadata", msgspec.Raw(b"{}"))
+    parts.pop("apiVersion", None)
+    parts.pop("kind", None)
+    metadata = _metadata.decode(source)
+    managers: tuple[Managed, ...] = ()
+    if metadata.managed_fields:
+        slim = _fields.decode(source)
+        slim.pop("managedFields", None)
+        source = msgspec.Raw(_encoder.encode(slim))
+        if keep_managers:
+            managers = tuple(
+                Managed(sys.intern(held.manager), sys.intern(held.operation), held.subresource, bytes(held.fields))
+                for held in metadata.managed_fields
+                if held.manager.startswith(keep_managers)
+            )
+    whole = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": source, **parts}
+    return Entry(_encoder.encode(whole), metadata, managers)
+
+
+def version_number(resource_version: str) -> int:
+    """A resource version as a number; they grow within one kind. One that is not a number is older than all."""
+    return int(resource_version) if resource_version.isdecimal() else -1
+
+
+def _interned(labels: dict[str, str] | None) -> dict[str, str]:
+    # The same few label keys and values come thousands of times.
+    return {sys.intern(key): sys.intern(value) for key, value in labels.items()} if labels else {}

@@ -1,0 +1,1 @@
+"""The plane as a process: controllers run together, the lease, metrics, health, logs and debug pages."""

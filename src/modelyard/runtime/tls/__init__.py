@@ -1,0 +1,1 @@
+"""Serving certificates: made, rotated, and handed to those who need them."""
