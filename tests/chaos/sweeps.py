@@ -29,6 +29,7 @@ from modelyard.kube.transport import resource_of
 from modelyard.kube.workload_status import job_succeeded, replicas_status
 from modelyard.local.apiserver import ApiServer
 from modelyard.local.apiserver.requests.journal import WRITES
+from modelyard.runtime.acting.engine import Engine
 from modelyard.runtime.acting.ownership import POLICY, owner_keys
 from modelyard.runtime.declaring.controller import Controller
 from modelyard.runtime.declaring.desired import Desired
@@ -52,6 +53,8 @@ T = TypeVar("T")
 EVERYTHING = os.environ.get("CHAOS") == "everything"
 FULL = EVERYTHING or os.environ.get("CHAOS") == "full"
 START = datetime(2026, 1, 1, tzinfo=UTC)
+SOON = 8.0
+"""Within how many seconds work that a pass has put off still belongs to the step."""
 LATE = (0.7, 4.0, 25.0, 300.0)
 """How late watches are made, in seconds."""
 Step = Callable[[Client], Awaitable[None]]
@@ -136,7 +139,8 @@ class Stage:
         while True:
             before = self.server.journal.total
             await asyncio.sleep(quiet)
-            idle = all(m.is_idle and not any(e.errors for e in m.engines) for m in self.managers if m.leading)
+            engines = [engine for manager in self.managers if manager.leading for engine in manager.engines]
+            idle = all(m.is_idle for m in self.managers if m.leading) and not any(map(_has_more_to_do, engines))
             leading = not self.managers or any(m.leading for m in self.managers)
             if idle and leading and not self._wrote_since(before):
                 return
@@ -184,6 +188,12 @@ class Stage:
         if name in self.story.generated:
             plain["data"] = dict.fromkeys(plain.get("data") or {}, "…")
         return plain
+
+
+def _has_more_to_do(engine: Engine) -> bool:
+    """A pass failed, or has put off a part of its work by a few seconds."""
+    due = engine.queue.next_due()
+    return bool(engine.errors) or (due is not None and due <= asyncio.get_running_loop().time() + SOON)
 
 
 def _stripped(value: Any, names: Collection[str]) -> Any:
