@@ -54,6 +54,15 @@ def test_the_table_names_every_system_with_its_state() -> None:
         assert "not built yet" in row
 
 
+def test_the_newcomers_walk_has_at_most_fifteen_hops_and_each_names_a_file() -> None:
+    page = (ROOT / "docs/explanation/architecture.md").read_text()
+    hops = re.findall(r"^\d+\. .*$", page.partition("## One event")[2].partition("\n## ")[0], re.MULTILINE)
+    assert 10 <= len(hops) <= 15
+    for hop in hops:
+        (file,) = re.findall(r"\(`([a-z_/]+\.py)`\)", hop)
+        assert (ROOT / "src/modelyard/runtime" / file).is_file(), hop
+
+
 def test_every_field_of_every_kind_is_on_its_page() -> None:
     for operator in load(BUILT, {}):
         page = (ROOT / f"docs/reference/kinds-{operator.name}.md").read_text()

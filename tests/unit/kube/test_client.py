@@ -18,6 +18,7 @@ from modelyard.kube.client import Client
 from modelyard.kube.http import Endpoint, HttpTransport
 from modelyard.kube.kinds import Kind
 from modelyard.kube.transport import Around
+from modelyard.runtime.process.manager import Manager
 from tests.unit.kube.recording_api import Asked, RecordingApi
 
 WEB = {"metadata": {"namespace": "shop", "name": "web"}}
@@ -427,6 +428,12 @@ async def test_exec_works_through_a_transport_around_another() -> None:
     api = RecordingApi([_exec_server({"status": "Success"})])
     async with connected(api) as client:
         assert (await client.through(Around).exec("shop", "web-1", ["true"], stdin=b"x")).stdout == b"out:x"
+
+
+async def test_exec_works_with_the_client_that_a_manager_gives_to_controllers() -> None:
+    api = RecordingApi([_exec_server({"status": "Success"})])
+    async with connected(api) as client:
+        assert (await Manager(client, []).client.exec("shop", "web-1", ["true"], stdin=b"x")).stdout == b"out:x"
 
 
 async def test_exec_needs_sockets() -> None:

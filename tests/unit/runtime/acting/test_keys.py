@@ -78,6 +78,61 @@ async def test_a_new_leader_takes_up_all_keys_that_there_are() -> None:
             assert await bench.user.find(ConfigMap, "team", "served") is not None
 
 
+async def test_the_next_holder_of_the_lease_takes_up_all_keys_that_there_are() -> None:
+    lease = LeaseSettings("plane", "shop")
+    async with running(by_namespace(), lease=lease, identity="first") as bench:
+        await asyncio.sleep(30)
+        standby = Manager(
+            bench.server.client(agent="standby"), [by_namespace()], clock=clock, lease=lease, identity="second"
+        )
+        async with standby:
+            await asyncio.sleep(30)
+            assert not standby.leading
+            await bench.manager.stop(grace=0.0)
+            await bench.user.create(Namespace, {"metadata": {"name": "team", "labels": {"serve": "yes"}}})
+            await asyncio.sleep(120)
+            assert standby.leading
+            assert await bench.user.find(ConfigMap, "team", "served") is not None
+
+
+async def test_a_resync_wakes_every_key() -> None:
+    passes: list[Key] = []
+    keys = [Key("shop", "a"), Key("shop", "b")]
+    made = Controller("keyed", Keyed(lambda reader: keys), resync=60.0)
+
+    @made.reconcile
+    def reconcile(key: Key, world: World) -> Desired:
+        passes.append(key)
+        return Desired()
+
+    async with running(made):
+        assert sorted(passes) == keys
+        await asyncio.sleep(90)
+        assert sorted(passes) == [keys[0], keys[0], keys[1], keys[1]]
+
+
+async def test_a_kind_that_others_define_may_be_worked_on_while_it_is_there() -> None:
+    """A controller for someone else's kind waits for its CRD, works, survives its end, and works again when it returns."""
+    made = Controller("widgets", WIDGET, owns=[ConfigMap], optional=True)
+
+    @made.reconcile
+    def reconcile(widget: Object, world: World) -> Desired:
+        return Desired([config(f"of-{widget['metadata']['name']}")])
+
+    async with running(made) as bench:
+        assert not bench.manager.problems
+        for name in ("first", "second"):
+            await bench.user.create(CustomResourceDefinition, crd(WIDGET))
+            await asyncio.sleep(120)
+            await bench.user.create(WIDGET, obj(WIDGET, name))
+            await asyncio.sleep(120)
+            assert await bench.user.find(ConfigMap, "shop", f"of-{name}") is not None
+            await bench.user.delete(CustomResourceDefinition, "", WIDGET.resource)
+            await asyncio.sleep(120)
+            assert not bench.manager.problems
+            assert await bench.user.find(ConfigMap, "shop", f"of-{name}") is None
+
+
 async def test_all_keys_are_woken_when_a_watched_kind_comes() -> None:
     passes: list[bool] = []
     made = Controller("keyed", Keyed(lambda reader: [Key("shop", "k")]), watches=[Watch(WIDGET, optional=True)])

@@ -37,6 +37,8 @@ class Collector:
         registry.listen(self._kinds_changed)
         self._unresolved: set[str] = set()
         """Objects with an owner of a kind that is not served (yet)."""
+        self._gone: set[str] = set()
+        """Owners that were seen to go and still have dependents: those are judged even if their owner's kind goes too."""
 
     @property
     def busy(self) -> bool:
@@ -67,6 +69,7 @@ class Collector:
                 dependents.discard(stored.uid)
                 if not dependents:
                     del self._dependents[owner]
+                    self._gone.discard(owner)
 
     def _changed(self, change: Change) -> None:
         old, new = change.old, change.new
@@ -82,6 +85,7 @@ class Collector:
             self._objects.pop(old.uid, None)
             self._unresolved.discard(old.uid)
             for dependent in self._dependents.get(old.uid, ()):
+                self._gone.add(old.uid)
                 self._worker.add(dependent)
             return
         if old is None or old.owners != new.owners:
@@ -191,6 +195,8 @@ class Collector:
             self._worker.add(owner)
 
     def _state(self, dependent: Stored, reference: Object) -> State:
+        if reference.get("uid") in self._gone:
+            return "absent"
         group, _, version = str(reference.get("apiVersion", "")).rpartition("/")
         resource = self._registry.by_kind(group, version, str(reference.get("kind", "")))
         if resource is None:
