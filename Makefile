@@ -31,8 +31,8 @@ test-real: $(STAMP)  ## cluster tests on a real kube-apiserver
 test-e2e: $(STAMP)  ## `modelyard up` with real programs, kubectl, a browser
 	$(PY) -m pytest -q tests/e2e $(PYTEST_ARGS)
 
-test-chaos: $(STAMP)  ## full sweeps, differential fuzzing and kill tests for a bounded time
-	CHAOS=full $(PY) -m pytest -q -n 2 --dist worksteal tests/chaos $(PYTEST_ARGS)
+test-chaos: $(STAMP)  ## full sweeps, attacks, differential fuzzing and kill tests for a bounded time
+	CHAOS=full $(PY) -m pytest -q -n 2 --dist worksteal tests/chaos tests/attack $(PYTEST_ARGS)
 
 check: $(STAMP)  ## linters, types, import directions, generated files
 	$(VENV)/bin/ruff check .

@@ -294,7 +294,7 @@ async def run(options: argparse.Namespace) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(message)s")
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(message)s")
     options = parse(arguments)
     if not urlsplit(options.upstream).hostname:
         raise SystemExit(f"kube-rbac-proxy: --upstream={options.upstream} is not a URL with a host")

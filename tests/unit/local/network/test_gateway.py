@@ -201,6 +201,15 @@ async def test_a_login_link_works_once_and_the_cookie_stands_for_the_services_to
     assert "<code>modelyard url web</code>" in text
 
 
+async def test_a_link_of_another_gateway_logs_nobody_in_and_says_how_to_get_one(site: Site) -> None:
+    link = site.gateway.doors.link(WEB)
+    assert link is not None
+    status, text = await site.get(re.sub(r"code=[^&]+", "code=of-another-gateway", link), **HTML)
+    assert status == 403
+    assert "<code>modelyard url web</code>" in text
+    assert not list(site.session.cookie_jar)
+
+
 async def test_a_used_link_still_leads_there_in_the_browser_that_used_it(site: Site) -> None:
     link = site.gateway.doors.link(WEB)
     assert link is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 from collections.abc import AsyncIterator
 
 import pytest
@@ -91,6 +92,21 @@ async def test_debug_pages_show_queues_caches_errors_tasks_and_a_profile(server:
         assert "cumulative" in await (await pages.get("/debug/profile?seconds=0.1")).text()
         assert (await pages.get("/debug/profile?seconds=x")).status == 400
         await pages.close()
+
+
+def test_log_lines_begin_with_their_date() -> None:
+    stream = io.StringIO()
+    for as_json, date in (
+        (False, r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d WARNING test: late$"),
+        (True, r'\{"ts":"\d{4}-\d\d-\d\dT'),
+    ):
+        stream.truncate(stream.seek(0))
+        handler = configure(json=as_json, stream=stream)
+        try:
+            logging.getLogger("test").warning("late")
+        finally:
+            logging.getLogger().removeHandler(handler)
+        assert re.match(date, stream.getvalue().strip())
 
 
 def test_log_lines_say_what_they_are_about() -> None:
