@@ -177,7 +177,7 @@ def sort_out(operators: Sequence[Operator], objects: Sequence[Object]) -> tuple[
         if obj["apiVersion"] != definition.kind.api_version and conversion is not None:
             obj = conversion.handler(obj, definition.kind.api_version)
         obj = obj | {"apiVersion": definition.kind.api_version}
-        controller = next((c for c in operator.controllers if c.kind == definition.kind), None)
+        controller = next((c for c in operator.controllers if definition.kind in c.kinds), None)
         asked.append(Asked(definition.kind, obj, controller))
     if not asked:
         kinds = ", ".join(sorted({d.kind_name for operator in operators for d in operator.definitions}))

@@ -94,7 +94,7 @@ async def view(
         words = {word for operator in operators for d in operator.definitions for word in _names(d)}
         close = did_you_mean(only[0], words)
         raise UnknownKind(f"no kind of the platform is called {only[0]!r}{close}; there are: {', '.join(known)}")
-    reporting = {controller.kind for operator in operators for controller in operator.controllers}
+    reporting = {kind for operator in operators for controller in operator.controllers for kind in controller.kinds}
     served = await client.discover()
     index = await _index(client, operators, served)
     events = await _events(client)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 Object: TypeAlias = dict[str, Any]
 """A Kubernetes object as plain data, shaped like its YAML."""
@@ -17,6 +17,29 @@ class Key(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class TypedKey(Key):
+    """A key that also says of which kind it is: resources of two kinds may have one name. It unpacks like any key."""
+
+    kind: Kind
+
+    def __new__(cls, kind: Kind, namespace: str, name: str) -> Self:
+        made = super().__new__(cls, namespace, name)
+        made.kind = kind
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypedKey) and self.kind == other.kind and tuple(self) == tuple(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((self.kind, self.namespace, self.name))
+
+    def __str__(self) -> str:
+        return f"{self.kind.kind} {super().__str__()}"
 
 
 @dataclass(frozen=True, slots=True)

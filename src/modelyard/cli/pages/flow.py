@@ -117,10 +117,11 @@ def place(source: Source) -> str:
 
 def _watches(controller: Controller) -> list[WatchRow]:
     rows: list[WatchRow] = []
-    if controller.kind is not None:
-        rows.append(_row("For", controller.kind, controller.source, optional=controller.optional))
+    for face in controller.faces:
+        if face.kind is not None:
+            rows.append(_row("For", face.kind, controller.source, optional=face.optional))
     # A controller without a custom resource owns by label, not by owner reference: upstream's pages call that a watch.
-    owns = "Watches" if controller.kind is None else "Owns"
+    owns = "Owns" if controller.kinds else "Watches"
     rows += [_row(owns, o.kind, o.source, optional=o.optional) for o in controller.owns]
     rows += [_row("Watches", w.kind, w.source, optional=w.optional) for w in controller.watches]
     return rows

@@ -35,7 +35,7 @@ def reach_of(operators: Iterable[Operator], more: Iterable[str] = ()) -> Reach:
 def makers_of(operators: Iterable[Operator]) -> frozenset[str]:
     """Whose Services may ask: the API groups of the resources that own them, or the controller's name where there is no resource."""
     asking = [c for operator in operators for c in operator.controllers if _asking(c)]
-    return frozenset(c.kind.group if c.kind is not None else c.name for c in asking)
+    return frozenset(name for c in asking for name in ({kind.group for kind in c.kinds} or {c.name}))
 
 
 def _asking(controller: Controller) -> list[Owns]:

@@ -198,7 +198,7 @@ async def within(outside: Callable[[], Awaitable[T]], timeout: float) -> T:
 def declared_kinds(controller: Controller) -> frozenset[Kind]:
     """Every kind that a controller has a cache of."""
     kinds = {o.kind for o in controller.owns} | {w.kind for w in controller.watches}
-    return frozenset(kinds | ({controller.kind} if controller.kind else set()))
+    return frozenset(kinds | set(controller.kinds))
 
 
 def kinds_that_matter(controller: Controller) -> frozenset[Kind]:

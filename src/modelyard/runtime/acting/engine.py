@@ -113,6 +113,7 @@ class Engine:
             trigger.subscribe(partial(self.wake, why="something outside of the API"))
 
     def wake(self, key: Key, change: Change | None = None, *, why: str = "") -> None:
+        self.controller.face(key)
         if change is not None and self.queue.is_in_work(key):
             self._heard.setdefault(key, []).append(change)
             return
@@ -121,10 +122,10 @@ class Engine:
 
     def wake_all(self, why: str) -> None:
         """Every key that there is: something changed that concerns them all."""
-        kind = self.controller.kind
-        for entry in self.view.list(kind) if kind else ():
-            if self.controller.handles_namespace(entry.key.namespace):
-                self.wake(entry.key, why=why)
+        for face in self.controller.faces:
+            for entry in self.view.list(face.kind) if face.kind else ():
+                if face.handles_namespace(entry.key.namespace):
+                    self.wake(face.key_for(entry.key), why=why)
         for key in self.controller.keys_without_resource(self.sources.reader):
             self.wake(key, why=why)
 
@@ -135,7 +136,7 @@ class Engine:
     def missing(self) -> list[Kind]:
         """The kinds that must be served before anything can be done, and are not."""
         controller, served = self.controller, self.shared.served
-        needed = [controller.kind] if controller.kind and not controller.optional else []
+        needed = [face.kind for face in controller.faces if face.kind and not face.optional]
         needed += [o.kind for o in controller.owns if not o.optional]
         needed += [w.kind for w in controller.watches if not w.optional]
         return [kind for kind in dict.fromkeys(needed) if kind not in served]
@@ -315,7 +316,7 @@ class Engine:
             self.queue.add_after(key, asked)
 
     def _after(self, key: Key, made: Pass, result: PassResult) -> str:
-        if made.resource is None and self.controller.kind is not None and result.outcome is None:
+        if made.resource is None and made.controller.kind is not None and result.outcome is None:
             self._forget(key)
             return "success"
         if result.superseded:

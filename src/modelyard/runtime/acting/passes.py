@@ -48,10 +48,10 @@ class Pass:
         defer_to_predecessor: bool = True,
     ) -> None:
         """`defer_to_predecessor`: do nothing while the operator that the controller replaces is at work."""
-        self.controller = controller
+        self.controller = controller = controller.face(key)
         self.cluster = cluster
         self.memory = memory
-        self.key = key
+        self.key = key = Key(*key)
         self.timeout = timeout
         self.predecessor = controller.predecessor if defer_to_predecessor else None
         self.result = PassResult()
@@ -195,7 +195,7 @@ class Pass:
     async def _after_its_end(self, owner: Owner) -> None:
         """The resource is gone and no finalizer held it: what was registered elsewhere under its name is taken out."""
         assert self.controller.gone_fn is not None
-        outcome = await self._ask(self.controller.gone_fn, self.key, owner)
+        outcome = await self._ask(self.controller.gone_fn, self.controller.key_for(self.key), owner)
         if outcome is not None:
             await self._act(owner, self.key, outcome)
 

@@ -264,6 +264,8 @@ def _known(controller: Controller) -> dict[tuple[str, str], Kind]:
 
 async def _plan(real: ApiCluster, controller: Controller, resource: Object | None, key: Key | None) -> Plan:
     planned: dict[tuple[Kind, Key], Object] = {}
+    if resource is not None:
+        controller = face_for(controller, resource)
     if resource is not None and controller.kind is not None:
         key = key_of(resource)
         planned[controller.kind, key] = await _as_applied(real, controller, resource)
@@ -284,6 +286,13 @@ async def _plan(real: ApiCluster, controller: Controller, resource: Object | Non
         waiting=result.live.waiting,
         events=tuple(cluster.events),
     )
+
+
+def face_for(controller: Controller, resource: Object) -> Controller:
+    """The controller as the kind of this resource sees it."""
+    named = (resource.get("apiVersion"), resource.get("kind"))
+    faces = [face for face in controller.faces if face.kind and (face.kind.api_version, face.kind.kind) == named]
+    return faces[0] if faces else controller
 
 
 async def _as_applied(real: ApiCluster, controller: Controller, resource: Object) -> Object:

@@ -6,6 +6,7 @@ import asyncio
 import builtins
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -130,9 +131,10 @@ class Sources:
 
     def all(self, limit: str | None) -> Iterable[tuple[Selection, Handler]]:
         controller = self._controller
-        if controller.kind is not None:
-            for namespace in controller.namespaces or (None,):
-                yield selection_of(controller.kind, namespace, None, limit), self._resource_changed
+        for face in controller.faces:
+            if face.kind is not None:
+                for namespace in controller.namespaces or (None,):
+                    yield selection_of(face.kind, namespace, None, limit), partial(self._resource_changed, face)
         for owns in controller.owns:
             yield selection_of(owns.kind, owns.namespace, owns.labels, limit), self._child_handler(owns)
         for watch in controller.watches:
@@ -141,22 +143,20 @@ class Sources:
             )
             yield selection, self._watch_handler(watch)
 
-    def _resource_changed(self, old: Entry | None, new: Entry | None) -> None:
+    def _resource_changed(self, face: Controller, old: Entry | None, new: Entry | None) -> None:
         entry = new or old
-        if entry is None:
+        if entry is None or face.kind is None:
             return
-        manager = Owner(self._controller.name, entry.key, self._controller.kind).manager(
-            self._controller.field_manager, Ownership.CONTRIBUTED
-        )
+        key = face.key_for(entry.key)
+        manager = Owner(face.name, entry.key, face.kind).manager(face.field_manager, Ownership.CONTRIBUTED)
         if new is None:
             self._by_manager.pop(manager, None)
         else:
-            self._by_manager[manager] = entry.key
-        assert self._controller.kind is not None
-        self._wake(entry.key, _change(self._controller.kind, entry, gone=new is None))
+            self._by_manager[manager] = key
+        self._wake(key, _change(face.kind, entry, gone=new is None))
 
     def _child_handler(self, owns: Owns) -> Handler:
-        name, kind = self._controller.name, self._controller.kind
+        faces = self._controller.faces
 
         def changed(old: Entry | None, new: Entry | None) -> None:
             if not _is_of_interest(owns.predicate, old, new):
@@ -167,7 +167,9 @@ class Sources:
                     continue
                 if entry.owner_uids or entry.labels:
                     metadata = _metadata.decode(entry.raw).metadata
-                    keys |= dict.fromkeys(owner_keys({"metadata": metadata}, name, kind))
+                    for face in faces:
+                        found = owner_keys({"metadata": metadata}, face.name, face.kind)
+                        keys |= dict.fromkeys(face.key_for(key) for key in found)
                 keys |= dict.fromkeys(
                     self._by_manager[held.manager] for held in entry.managers if held.manager in self._by_manager
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 
 from modelyard.kube.builtin import ConfigMap, Lease
 from modelyard.kube.crd import Definition
-from modelyard.kube.kinds import Key, Kind, Object
+from modelyard.kube.kinds import Key, Kind, Object, TypedKey
 from modelyard.kube.objects import key_of
 from modelyard.runtime.declaring.desired import Desired, Outcome
 from modelyard.runtime.declaring.predecessor import Predecessor
@@ -101,6 +102,14 @@ class Keyed:
     """All keys that there are now: asked by a new leader, at a resync, and when a watched kind comes or goes."""
 
 
+@dataclass(frozen=True)
+class AnyOf:
+    """Several kinds of resources that one controller works on, ours or others'. Its keys are `TypedKey`s: mappings and triggers
+    give them, and `gone` gets one. The reconcile gets the resource itself, and the status goes to the resource that it is about."""
+
+    kinds: tuple[Definition | Kind, ...]
+
+
 class Trigger:
     """Wakes keys of the controllers that declare it, for a reason that no watch sees: something outside the API changed."""
 
@@ -150,7 +159,7 @@ class Controller:
     def __init__(
         self,
         name: str,
-        for_: Definition | Kind | Fixed | Keyed,
+        for_: Definition | Kind | AnyOf | Fixed | Keyed,
         *,
         owns: Sequence[Owns | Kind] = (),
         watches: Sequence[Watch] = (),
@@ -171,6 +180,7 @@ class Controller:
     ) -> None:
         self.name = name
         self.for_ = for_
+        self.any_of = for_ if isinstance(for_, AnyOf) else None
         self.source = here()
         self.owns = tuple(o if isinstance(o, Owns) else Owns(o, source=self.source) for o in owns)
         self.watches = tuple(watches)
@@ -178,7 +188,7 @@ class Controller:
         self.field_manager = field_manager or f"modelyard-{name}"
         self.permissions = tuple(permissions)
         self.optional = optional
-        """The For kind is defined by others and may come and go."""
+        """The For kind is defined by others and may come and go; of `AnyOf`, those kinds that we do not define."""
         self.concurrency = concurrency
         self.timeout = timeout
         self.resync = resync
@@ -221,9 +231,12 @@ class Controller:
         return fn
 
     def _every_key(self, obj: Object, reader: Reader) -> Iterable[Key]:
-        return self.keys_without_resource(reader) or (
-            [key_of(resource) for resource in reader.list(self.kind)] if self.kind is not None else []
-        )
+        return self.keys_without_resource(reader) or [
+            face.key_for(key_of(resource))
+            for face in self.faces
+            if face.kind is not None
+            for resource in reader.list(face.kind)
+        ]
 
     def keys_without_resource(self, reader: Reader) -> Sequence[Key]:
         """All keys of a controller that has no custom resource."""
@@ -237,13 +250,49 @@ class Controller:
 
     @property
     def kind(self) -> Kind | None:
-        """The For kind (its storage version); None for a controller without a custom resource."""
+        """The For kind (its storage version); None for a controller without a custom resource, or with `AnyOf` several."""
         if isinstance(self.for_, Definition):
             return self.for_.kind
         return self.for_ if isinstance(self.for_, Kind) else None
 
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Every kind of resources that it works on."""
+        return tuple(face.kind for face in self._all_faces if face.kind is not None)
+
+    @property
+    def faces(self) -> tuple[Controller, ...]:
+        """The controller as each of its kinds sees it: one `kind` each. Only with `AnyOf` there are several."""
+        return self._all_faces if isinstance(self.for_, AnyOf) else (self,)
+
+    @property
+    def _all_faces(self) -> tuple[Controller, ...]:
+        if self.any_of is None:
+            return (self,)
+        return tuple(self._facing(member) for member in self.any_of.kinds)
+
+    def _facing(self, member: Definition | Kind) -> Controller:
+        face = copy.copy(self)
+        face.for_ = member
+        face.optional = self.optional and isinstance(member, Kind)
+        return face
+
+    def face(self, key: Key) -> Controller:
+        """The controller as the kind of this key sees it."""
+        if not isinstance(self.for_, AnyOf):
+            return self
+        found = [face for face in self.faces if isinstance(key, TypedKey) and face.kind == key.kind]
+        if not found:
+            names = ", ".join(kind.kind for kind in self.kinds)
+            raise TypeError(f"controller {self.name} was woken with {key!r}: it needs a TypedKey of {names}")
+        return found[0]
+
+    def key_for(self, key: Key) -> Key:
+        """The key under which it works on the resource of that name: typed, where there are several kinds."""
+        return key if self.any_of is None or self.kind is None else TypedKey(self.kind, *key)
+
 
 __all__ = [
-    "CleanupFn", "Controller", "Desired", "Fixed", "GoneFn", "Index", "Keyed", "MapFn", "Owns", "Permission", "Predicate", "Reader",
+    "AnyOf", "CleanupFn", "Controller", "Desired", "Fixed", "GoneFn", "Index", "Keyed", "MapFn", "Owns", "Permission", "Predicate", "Reader",
     "ReconcileFn", "Source", "Trigger", "Watch",
 ]  # fmt: skip

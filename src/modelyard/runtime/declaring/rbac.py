@@ -68,8 +68,9 @@ def grants(
 
 
 def _add_controller(made: Grants, controller: Controller, limit: str | None) -> None:
-    for namespace in controller.namespaces or (None,):
-        _add_resource(made, controller, namespace, limit)
+    for face in controller.faces:
+        for namespace in controller.namespaces or (None,):
+            _add_resource(made, face, namespace, limit)
     for owns in controller.owns:
         place = _place(owns.kind, owns.namespace, limit)
         made.add(place, owns.kind.group, owns.kind.plural, owns.verbs or (*READ, *WRITE))

@@ -20,6 +20,7 @@ from modelyard.runtime.acting.cluster import declared_kinds
 from modelyard.runtime.acting.memory import Memory, merged
 from modelyard.runtime.acting.ownership import Owner
 from modelyard.runtime.acting.passes import Pass, PassResult
+from modelyard.runtime.acting.plan import face_for
 from modelyard.runtime.declaring.controller import Controller, Index
 from modelyard.runtime.declaring.desired import Desired, EventNote, Failure, Hold, Live
 from modelyard.runtime.declaring.world import T
@@ -308,6 +309,7 @@ def bench(
     if isinstance(resource, Key) or resource is None:
         return Bench(controller, cluster, resource or Key("", ""))
     data = resource.to_dict() if isinstance(resource, Model) else dict(resource)
+    controller = face_for(controller, data)
     if controller.kind is not None:
         data = {"apiVersion": controller.kind.api_version, "kind": controller.kind.kind} | drop_empty_identity(data)
     return Bench(controller, cluster, key_of(cluster.put(_with_defaults(controller, data))))

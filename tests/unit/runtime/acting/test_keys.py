@@ -349,3 +349,38 @@ async def test_a_kind_that_is_only_asked_for_wakes_when_it_comes_and_goes_and_is
         assert (await bench.user.get(ConfigMap, "shop", "c"))["data"] == {"platform": "plain"}
         assert bench.server.journal.entries(resource="widgets") == []
     assert "widgets" not in str(grants([made]).rules(""))
+
+
+async def test_a_key_may_name_an_owner_of_its_choice_and_its_children_go_with_that_owner() -> None:
+    """A controller for namespaces hangs what it makes on a Secret there: the garbage collector takes it with the Secret."""
+
+    def to_key(secret: Object, reader: Reader) -> list[Key]:
+        return [Key("", secret["metadata"]["namespace"])] if secret["metadata"]["name"] == "owner" else []
+
+    def keys(reader: Reader) -> list[Key]:
+        return [key for secret in reader.list(Secret) for key in to_key(secret, reader)]
+
+    made = Controller("namespaces", Keyed(keys), owns=[ConfigMap], watches=[Watch(Secret, to=to_key)])
+
+    @made.reconcile
+    def reconcile(key: Key, world: World) -> Desired:
+        owner = world.get(Secret, key.name, "owner")
+        if owner is None:
+            return Desired()
+        served = config("served", text="hello")
+        reference = {"apiVersion": "v1", "kind": "Secret", "name": "owner", "uid": owner["metadata"]["uid"]}
+        served["metadata"] |= {"namespace": key.name, "ownerReferences": [reference | {"controller": True}]}
+        return Desired([served])
+
+    async with running(made) as bench:
+        await bench.user.create(Secret, obj(Secret, "owner"))
+        await bench.manager.idle()
+        found = await bench.user.get(ConfigMap, "shop", "served")
+        assert [reference["name"] for reference in found["metadata"]["ownerReferences"]] == ["owner"]
+        await bench.user.patch(ConfigMap, "shop", "served", {"data": {"text": "changed"}})
+        await bench.manager.idle()
+        assert (await bench.user.get(ConfigMap, "shop", "served"))["data"] == {"text": "hello"}
+        await bench.user.delete(Secret, "shop", "owner")
+        await bench.manager.idle()
+        assert await bench.user.find(ConfigMap, "shop", "served") is None
+        assert not bench.manager.engine("namespaces").memory.keys
