@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +11,8 @@ import msgspec
 from modelyard.kube.errors import ApiError, Conflict, Invalid, NotFound, TooManyRequests, Unauthorized
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import resource_version_of
-from modelyard.runtime.acting import ownership
+from modelyard.kube.patches import merge_diff
+from modelyard.runtime.acting import ownership, text_items
 from modelyard.runtime.acting.cluster import Cluster, Seen, managed_by
 from modelyard.runtime.acting.drift import differences, stored
 from modelyard.runtime.acting.memory import KeyMemory, fingerprint, merged
@@ -18,6 +20,8 @@ from modelyard.runtime.acting.ownership import GENERATED, Owner
 from modelyard.runtime.declaring.desired import Child, Failure, Ownership, Policy
 from modelyard.runtime.declaring.predecessor import Predecessor
 
+_TRIES = 5
+"""How often an item is put into a text again when others change the object meanwhile."""
 _IMMUTABLE = ("immutable", "may not change", "cannot change", "forbidden: updates to", "forbidden: pod updates")
 
 
@@ -114,6 +118,8 @@ class Applier:
                 raise ChildFailed(self._foreign(placed, seen.object))
             if child.policy is Policy.ONCE:
                 return Made(seen.object)
+            if held is Ownership.CONTRIBUTED and (child.items or self._items_in(seen.object)):
+                return await self._contribute_items(placed, manager, seen)
             return await self._update(placed, manager, seen, force=held is not Ownership.CONTRIBUTED)
         except (TooManyRequests, Unauthorized):
             raise
@@ -218,6 +224,51 @@ class Applier:
         self._remember(placed, desired, carried, made, managed_by(made, manager))
         return Made(made)
 
+    def _items_in(self, live: Object) -> list[text_items.Noted]:
+        return text_items.noted(live, text_items.annotation(self.owner))
+
+    async def _contribute_items(self, placed: Placed, manager: str, seen: Seen) -> Made:
+        """Old items go while they are noted, new ones come when they are: whenever we are cut off, the note names what is ours."""
+        child, before = placed.child, self._items_in(seen.object)
+        try:
+            text_items.with_items(seen.object, child.items)
+        except text_items.MissingPlace as missing:
+            raise ChildFailed(Failure(placed.kind, placed.key, "ApplyFailed", str(missing), retryable=False)) from None
+        if old := [note for note in before if note.what not in child.items]:
+            live = await self._change(placed, seen.object, lambda obj: text_items.without_items(obj, old))
+            seen = Seen(live, managed_by(live, manager) if "managedFields" in live["metadata"] else seen.managed)
+        obj = child.object
+        if child.items:
+            note = {text_items.annotation(self.owner): text_items.note_of(seen.object, child.items, before)}
+            obj = merged(obj, {"metadata": {"annotations": note}})
+        whole = replace(placed, child=replace(child, object=obj))
+        made = await self._update(whole, manager, seen, force=False)
+        assert made.object is not None
+        if text_items.with_items(made.object, child.items) == made.object:
+            return made
+        self._check_contested(
+            whole, stored(placed.kind, ownership.stamp(whole.child, self.owner, placed.kind)), "changed"
+        )
+        self.memory.child(placed.kind, placed.key).repairs.append(self.cluster.time())
+        return Made(await self._change(placed, made.object, lambda obj: text_items.with_items(obj, child.items)))
+
+    async def _change(self, placed: Placed, live: Object, change: Callable[[Object], Object]) -> Object:
+        """Changes someone's object as it is now, whatever others do to it meanwhile."""
+        for _ in range(_TRIES):
+            body = merge_diff(live, change(live))
+            if not body:
+                return live
+            try:
+                patch = guarded(body, resource_version_of(live))
+                return await self.cluster.patch(placed.kind, placed.key, patch)
+            except Conflict:
+                found = await self.cluster.read(placed.kind, placed.key, self.manager)
+                if found is None:
+                    raise
+                live = found.object
+        message = "others change this object all the time; it is tried again"
+        raise ChildFailed(Failure(placed.kind, placed.key, "ApplyFailed", message))
+
     async def _recreate(self, placed: Placed, manager: str, seen: Seen) -> Made:
         try:
             gone = await self.cluster.delete(placed.kind, placed.key, uid=seen.uid)
@@ -258,9 +309,19 @@ class Applier:
         if ownership_ is Ownership.SHARED and not ownership.has_other_owners(seen.object, self.owner):
             version = str(seen.object["metadata"].get("resourceVersion") or "")
             return await self.cluster.delete(kind, key, uid=seen.uid, resource_version=version)
+        if ownership_ is Ownership.CONTRIBUTED and (notes := self._items_in(seen.object)):
+            placed = Placed(Child(seen.object, ownership=ownership_), kind, key)
+            await self._change(placed, seen.object, lambda obj: text_items.without_items(obj, notes))
         if seen.managed is not None:
             await self.cluster.apply(kind, _empty(kind, key, seen.object), manager=manager, force=False)
         return True
+
+
+def guarded(patch: Object | Sequence[Object], version: str) -> Object | list[Object]:
+    """The patch, only for the object as it was read."""
+    if isinstance(patch, dict):
+        return patch | {"metadata": {**(patch.get("metadata") or {}), "resourceVersion": version}}
+    return [*patch, {"op": "replace", "path": "/metadata/resourceVersion", "value": version}]
 
 
 def _empty(kind: Kind, key: Key, live: Object) -> Object:
@@ -283,7 +344,9 @@ def _leaves(value: Object, path: tuple[str, ...] = ()) -> list[list[str]]:
 
 
 def _carried(desired: Object, live: Object) -> Object:
-    """The desired object together with what was generated on creation, so that an apply does not give that up."""
+    """The desired object together with what was generated on creation and what others have put into its texts,
+    so that an apply does not give that up."""
+    desired = text_items.carried(desired, live)
     note = (live["metadata"].get("annotations") or {}).get(GENERATED)
     if not note:
         return desired

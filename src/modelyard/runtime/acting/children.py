@@ -9,7 +9,7 @@ from modelyard.kube.errors import Conflict, NotFound
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import key_of, resource_version_of, uid_of
 from modelyard.runtime.acting import ownership, status
-from modelyard.runtime.acting.apply import Applier, ChildFailed, Placed
+from modelyard.runtime.acting.apply import Applier, ChildFailed, Placed, guarded
 from modelyard.runtime.acting.cluster import Cluster
 from modelyard.runtime.acting.memory import KeyMemory
 from modelyard.runtime.acting.ownership import Owner
@@ -126,8 +126,7 @@ class Children:
                 version = edit.resource_version
                 await self._cluster.delete(edit.kind, edit.key, uid=uid_of(seen), resource_version=version)
             else:
-                guard = {"resourceVersion": edit.resource_version}
-                body = edit.patch | {"metadata": {**(edit.patch.get("metadata") or {}), **guard}}
+                body = guarded(edit.patch, edit.resource_version)
                 await self._cluster.patch(edit.kind, edit.key, body, subresource=edit.subresource)
         except (NotFound, Conflict):
             return

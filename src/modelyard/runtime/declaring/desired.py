@@ -37,6 +37,23 @@ class Ownership(Enum):
     """Someone else's object: only our fields are applied, never forced on a conflict, and taken back when no longer desired."""
 
 
+PathStep: TypeAlias = str | tuple[str, str]
+"""The name of a field; or, for an entry of a list, a field in it and that field's value: `("name", "mm")`."""
+
+
+@dataclass(frozen=True)
+class TextItem:
+    """One item of a text that several contribute to, such as a URL in an environment variable that holds a list of them.
+
+    What others put into the text stays. The last list on the path may lack its entry, which is then made (an environment variable);
+    what is above it must be there (the container).
+    """
+
+    path: tuple[PathStep, ...]
+    item: str
+    separator: str = " "
+
+
 @dataclass(frozen=True)
 class Child:
     """One object that should exist."""
@@ -52,6 +69,8 @@ class Child:
     """Applied also while it is being deleted: how a finalizer of ours is taken off it."""
     adopt: bool = False
     """May take over an object of that name that carries our labels but no owner (what `keep` left behind)."""
+    items: Sequence[TextItem] = ()
+    """With `Ownership.CONTRIBUTED`: items of ours in texts of the object. They are noted in an annotation, and taken out with our fields."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +90,8 @@ class Edit:
     kind: Kind
     key: Key
     resource_version: str
-    patch: Object | None
-    """A merge patch; None deletes the object."""
+    patch: Object | Sequence[Object] | None
+    """A merge patch, or a JSON patch if it is a list of operations; None deletes the object."""
     subresource: str = ""
 
 
