@@ -52,6 +52,8 @@ class Asked:
     resource: Object
     controller: Controller | None
     """None: such a kind is only configuration, nobody acts on it."""
+    defined: bool = True
+    """False: others define the kind, and it may be missing on a cluster."""
 
     @property
     def title(self) -> str:
@@ -155,15 +157,25 @@ async def _is_missing(client: Client, namespace: str) -> bool:
 
 
 def sort_out(operators: Sequence[Operator], objects: Sequence[Object]) -> tuple[list[Asked], list[Object]]:
-    """The resources that one of the operators defines, and everything else."""
+    """The resources that one of the operators acts on, and everything else."""
     definitions = {
         (f"{d.group}/{version.name}", d.kind_name): (operator, d)
         for operator in operators
         for d in operator.definitions
         for version in d.versions
     }
+    foreign = {
+        (kind.api_version, kind.kind): (kind, controller)
+        for operator in operators
+        for controller in operator.controllers
+        for kind in controller.foreign_kinds
+    }
     asked, others = [], []
     for obj in objects:
+        if (theirs := foreign.get((obj["apiVersion"], obj["kind"]))) is not None:
+            kind, controller = theirs
+            asked.append(Asked(kind, _placed(obj, namespaced=kind.namespaced), controller, defined=False))
+            continue
         found = definitions.get((obj["apiVersion"], obj["kind"]))
         if found is None and (close := _close(obj, definitions)):
             raise Failed(f"{obj['kind']} {obj['metadata']['name']}: {obj['apiVersion']} has no such kind{close}")
@@ -171,20 +183,26 @@ def sort_out(operators: Sequence[Operator], objects: Sequence[Object]) -> tuple[
             others.append(obj)
             continue
         operator, definition = found
-        if definition.namespaced and not obj["metadata"].get("namespace"):
-            obj = obj | {"metadata": {**obj["metadata"], "namespace": "default"}}
+        obj = _placed(obj, namespaced=definition.namespaced)
         conversion = next((c for c in operator.conversions if c.definition == definition), None)
         if obj["apiVersion"] != definition.kind.api_version and conversion is not None:
             obj = conversion.handler(obj, definition.kind.api_version)
         obj = obj | {"apiVersion": definition.kind.api_version}
-        controller = next((c for c in operator.controllers if definition.kind in c.kinds), None)
-        asked.append(Asked(definition.kind, obj, controller))
+        acting = next((c for c in operator.controllers if definition.kind in c.kinds), None)
+        asked.append(Asked(definition.kind, obj, acting))
     if not asked:
-        kinds = ", ".join(sorted({d.kind_name for operator in operators for d in operator.definitions}))
+        kinds = ", ".join(sorted({name for _, name in (*definitions, *foreign)}))
         held = ", ".join(f"{obj['kind']} {obj['metadata']['name']}" for obj in others[:5]) or "nothing"
         names = ", ".join(o.name for o in operators)
         raise Failed(f"the files hold no custom resource of {names}; those are: {kinds}. The files hold: {held}")
     return asked, others
+
+
+def _placed(obj: Object, *, namespaced: bool) -> Object:
+    """In the namespace that kubectl would take."""
+    if not namespaced or obj["metadata"].get("namespace"):
+        return obj
+    return obj | {"metadata": {**obj["metadata"], "namespace": "default"}}
 
 
 def _close(obj: Object, known: Iterable[tuple[str, str]]) -> str:
@@ -204,9 +222,13 @@ async def plan_all(client: Client, asked: Sequence[Asked]) -> list[Plan]:
     plans = []
     for each in asked:
         if each.kind not in served:
+            remedy = (
+                "install the definitions with `modelyard manifests --only crds | kubectl apply --server-side -f -`"
+                if each.defined
+                else "install the software that defines it"
+            )
             raise Failed(
-                f"the cluster does not serve {each.kind.kind} ({each.kind.api_version}): install the definitions with "
-                "`modelyard manifests --only crds | kubectl apply --server-side -f -`, or plan with --offline"
+                f"the cluster does not serve {each.kind.kind} ({each.kind.api_version}): {remedy}, or plan with --offline"
             )
         try:
             plans.append(await plan(client, each.controller, each.resource) if each.controller else Plan())

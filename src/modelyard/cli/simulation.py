@@ -14,6 +14,7 @@ from modelyard.kube.errors import AlreadyExists
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.objects import key_of, namespace_of, status_of, uid_of
 from modelyard.kube.transport import Around, Response, Sent, Transport
+from modelyard.local.platform import crd_of
 from modelyard.runtime.acting.ownership import Owner, belongs_to
 from modelyard.runtime.acting.plan import Change, Plan, field_changes, masked
 from modelyard.runtime.declaring.controller import Fixed
@@ -63,6 +64,10 @@ async def simulate(
                 placed = {"namespace": "default"} if kind.namespaced else {}
                 obj = obj | {"metadata": placed | obj["metadata"]}
                 await client.apply(kind, obj, field_manager="modelyard-plan", force=True)
+        await server.settle()
+        for missing in {kind for kind, _ in resources} - await client.discover():
+            await client.create(builtin.CustomResourceDefinition, crd_of(missing))
+            await server.settle()
         made = [await client.apply(k, obj, field_manager="modelyard-plan", force=True) for k, obj in resources]
         recorder = Recorder(server.transport())
         controllers = [controller for operator in operators for controller in operator.controllers]

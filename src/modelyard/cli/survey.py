@@ -88,28 +88,30 @@ async def view(
     everywhere: bool = False,
 ) -> View:
     """The custom resources, and what else is broken in the namespaces of the platform, or `everywhere`."""
-    wanted = [d for operator in operators for d in operator.definitions if only is None or _is_named(d, only[0])]
+    foreign = {k for operator in operators for controller in operator.controllers for k in controller.foreign_kinds}
+    names = {d.kind: _names(d) for operator in operators for d in operator.definitions}
+    names |= {kind: {kind.kind.lower(), kind.plural} for kind in sorted(foreign, key=str)}
+    wanted = [kind for kind, words in names.items() if only is None or only[0].lower() in words]
     if only is not None and not wanted:
-        known = sorted({d.kind_name for operator in operators for d in operator.definitions})
-        words = {word for operator in operators for d in operator.definitions for word in _names(d)}
-        close = did_you_mean(only[0], words)
+        known = sorted({kind.kind for kind in names})
+        close = did_you_mean(only[0], set().union(*names.values()))
         raise UnknownKind(f"no kind of the platform is called {only[0]!r}{close}; there are: {', '.join(known)}")
     reporting = {kind for operator in operators for controller in operator.controllers for kind in controller.kinds}
     served = await client.discover()
     index = await _index(client, operators, served)
     events = await _events(client)
     roots: list[Node] = []
-    for kind in (definition.kind for definition in wanted if definition.kind in served):
+    for kind in (kind for kind in wanted if kind in served):
         for obj in (await client.list(kind)).items:
             if only is None or not only[1] or key_of(obj).name == only[1]:
-                roots.append(_root(kind, obj, index, events, reports=kind in reporting))
+                roots.append(_root(kind, obj, index, events, reports=kind in reporting - foreign))
     strays = []
     if only is None:
         namespaces = None if everywhere else _namespaces(operators, roots)
         strays = _strays(index, events, roots, namespaces)
     for node in (node for root in (*roots, *strays) for node in root.walk()):
         node.log = await _last_log_line(client, node)
-    return View(roots, strays, any(d.kind in served for operator in operators for d in operator.definitions))
+    return View(roots, strays, any(kind in served for kind in names))
 
 
 async def survey_one(client: Client, operators: Sequence[Operator], kind: Kind, key: Key) -> Node | None:
@@ -127,10 +129,6 @@ async def survey_one(client: Client, operators: Sequence[Operator], kind: Kind, 
 def _names(definition: Definition) -> set[str]:
     kind = definition.kind
     return {kind.kind.lower(), kind.plural, definition.singular.lower(), *definition.short_names}
-
-
-def _is_named(definition: Definition, word: str) -> bool:
-    return word.lower() in _names(definition)
 
 
 def _root(

@@ -106,7 +106,7 @@ def platform_crds(platform: str = "kubernetes") -> list[Object]:
 
 
 def crd_of(kind: Kind) -> Object:
-    """Our definition of a kind that others define on a real cluster."""
+    """Our definition of a kind that others define on a real cluster; one that we know nothing of takes everything as given."""
     name = f"{kind.plural}.{kind.group}"
     crd: Object = {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -126,7 +126,7 @@ def crd_of(kind: Kind) -> Object:
                     "name": kind.version,
                     "served": True,
                     "storage": True,
-                    "schema": {"openAPIV3Schema": _SCHEMAS[kind]},
+                    "schema": {"openAPIV3Schema": _SCHEMAS.get(kind, _ANY)},
                     "subresources": {"status": {}} if kind not in (Group, ReferenceGrant) else {},
                 }
             ],
