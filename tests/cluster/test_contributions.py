@@ -39,19 +39,19 @@ def payloads(namespace: str) -> Controller:
     return made
 
 
-def mesh(*variables: Object) -> Object:
+def mesh(namespace: str, *variables: Object) -> Object:
     labels = {"app": "mesh"}
     container = {"name": "mm", "image": "mm", "env": list(variables)}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
     spec = {"replicas": 0, "selector": {"matchLabels": labels}, "template": pod}
-    return {"metadata": {"name": "mesh"}, "spec": spec}
+    return {"metadata": {"name": "mesh", "namespace": namespace}, "spec": spec}
 
 
 @pytest.mark.parametrize("value", ["http://x", None], ids=["beside a stranger's", "alone"])
 async def test_items_of_several_owners_share_one_text_and_are_taken_back(api: Api, value: str | None) -> None:
     namespace = await api.namespace()
     given = [{"name": VARIABLE, "value": value}] if value else [{"name": "OTHER", "value": "1"}]
-    await api.client.create(Deployment, mesh(*given), namespace=namespace)
+    await api.client.create(Deployment, mesh(namespace, *given))
 
     async def env() -> list[Object]:
         found = await api.client.get(Deployment, namespace, "mesh")

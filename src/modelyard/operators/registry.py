@@ -1,16 +1,19 @@
 """Which operators there are: ours, and those of installed packages (entry points `modelyard.operators`). Nothing is imported before it is asked for.
 
-An entry point, ours or a user's, is a function `operator(environ) -> Operator`.
+An entry point, ours or a user's, is a function `operator(environ) -> Operator`, or `operator(environ, services)` where it talks to
+something beyond the API.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module, metadata
 from types import MappingProxyType
 from typing import cast
 
 from modelyard.runtime.declaring.operator import BuildOperator, BuildShared, Operator
+from modelyard.runtime.declaring.services import Services
 
 GROUP = "modelyard.operators"
 """The group of entry points in which a package names its operators."""
@@ -58,11 +61,12 @@ def available() -> dict[str, str]:
     return found
 
 
-def load(names: Iterable[str] | None, environ: Mapping[str, str]) -> list[Operator]:
+def load(names: Iterable[str] | None, environ: Mapping[str, str], services: Services | None = None) -> list[Operator]:
     """The operators of these names (None: all that there are), with their settings read from the environment.
 
-    `module:function` names one that is not installed.
+    `module:function` names one that is not installed. `services` are those of a test, in place of the real ones.
     """
+    services = services or Services()
     there = available()
     wanted = list(there) if names is None else list(dict.fromkeys(names))
     for name in wanted:
@@ -72,7 +76,11 @@ def load(names: Iterable[str] | None, environ: Mapping[str, str]) -> list[Operat
             raise UnknownOperator(
                 f"there is no operator {name!r}; there are: {', '.join(there)}. Write one that is not installed as module:function"
             )
-    return [_built(name, there.get(name, name), environ) for name in wanted]
+    built = [_built(name, there.get(name, name), environ, services) for name in wanted]
+    if services.unused:
+        asked = ", ".join(services.asked) or "none"
+        raise BadOperator(f"no operator uses the service {', '.join(services.unused)}; they use: {asked}")
+    return built
 
 
 def modules(names: Iterable[str]) -> list[str]:
@@ -86,7 +94,7 @@ def shared(environ: Mapping[str, str], chosen: Sequence[Operator]) -> list[Opera
     return [cast(BuildShared, import_module(module).operator)(environ, chosen) for module in SHARED.values()]
 
 
-def _built(name: str, where: str, environ: Mapping[str, str]) -> Operator:
+def _built(name: str, where: str, environ: Mapping[str, str], services: Services) -> Operator:
     module, _, function = where.partition(":")
     try:
         build = cast(BuildOperator, getattr(import_module(module), function))
@@ -94,7 +102,7 @@ def _built(name: str, where: str, environ: Mapping[str, str]) -> Operator:
         raise BadOperator(
             f"operator {name!r} cannot be loaded from {where}: {error}. Mend or reinstall its package, or choose others with --operators"
         ) from error
-    made: object = build(environ)
+    made: object = _call(build, environ, services)
     if not isinstance(made, Operator):
         raise BadOperator(
             f"operator {name!r}: {where} gives a {type(made).__name__}; it must give a modelyard.runtime.declaring.operator.Operator"
@@ -104,6 +112,12 @@ def _built(name: str, where: str, environ: Mapping[str, str]) -> Operator:
             f"operator {name!r}: the operator in {where} calls itself {made.name!r}; the entry point and the operator need the same name"
         )
     return made
+
+
+def _call(build: BuildOperator, environ: Mapping[str, str], services: Services) -> object:
+    if "services" in inspect.signature(build).parameters:
+        return cast(Callable[[Mapping[str, str], Services], Operator], build)(environ, services)
+    return cast(Callable[[Mapping[str, str]], Operator], build)(environ)
 
 
 def _package(entry: metadata.EntryPoint) -> str:

@@ -261,6 +261,12 @@ class Controller:
         return tuple(face.kind for face in self._all_faces if face.kind is not None)
 
     @property
+    def foreign_kinds(self) -> tuple[Kind, ...]:
+        """Those of them that others define and that may come and go."""
+        faces = [face for face in self._all_faces if isinstance(face.for_, Kind) and face.optional]
+        return tuple(face.kind for face in faces if face.kind is not None)
+
+    @property
     def faces(self) -> tuple[Controller, ...]:
         """The controller as each of its kinds sees it: one `kind` each. Only with `AnyOf` there are several."""
         return self._all_faces if isinstance(self.for_, AnyOf) else (self,)

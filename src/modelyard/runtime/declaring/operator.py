@@ -14,6 +14,7 @@ from modelyard.runtime.declaring.settings import Setting
 if TYPE_CHECKING:
     from modelyard.runtime.declaring.background import Background
     from modelyard.runtime.declaring.operator_metrics import OwnMetric
+    from modelyard.runtime.declaring.services import Services
     from modelyard.runtime.webhooks import Conversion, Webhook
 
 
@@ -55,7 +56,8 @@ class Operator:
     """What the configuration section of its page names (a Helm chart upstream)."""
 
 
-BuildOperator: TypeAlias = Callable[[Mapping[str, str]], Operator]
-"""Makes the operator from environment variables; a bad value is an error that names it."""
+BuildOperator: TypeAlias = "Callable[[Mapping[str, str]], Operator] | Callable[[Mapping[str, str], Services], Operator]"
+"""Makes the operator from environment variables; a bad value is an error that names it. One that talks to something beyond the
+API takes `services` too."""
 BuildShared: TypeAlias = Callable[[Mapping[str, str], Sequence[Operator]], Operator]
 """The same for what runs with any of them: it looks at what the operators declare, as they do not know it."""
