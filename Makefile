@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.ready
 PYTEST_ARGS ?=
 
-.PHONY: help up test test-real test-e2e test-chaos check docs wheel image base-image locks clean
+.PHONY: help up test test-real test-e2e test-chaos test-full check docs wheel image base-image locks clean
 help:  ## show the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
 
@@ -26,13 +26,16 @@ test: $(STAMP)  ## pure tests, cluster tests on the embedded server, a sample of
 
 test-real: $(STAMP)  ## cluster tests on a real kube-apiserver
 	$(PY) -m tests.real.build >/dev/null
-	$(PY) -m pytest -q tests/cluster --apiserver real $(PYTEST_ARGS)
+	$(PY) -m pytest -q -n 2 --dist worksteal tests/cluster --apiserver real $(PYTEST_ARGS)
 
 test-e2e: $(STAMP)  ## `modelyard up` with real programs, kubectl, a browser
 	$(PY) -m pytest -q tests/e2e $(PYTEST_ARGS)
 
 test-chaos: $(STAMP)  ## full sweeps, attacks, differential fuzzing and kill tests for a bounded time
 	CHAOS=full $(PY) -m pytest -q -n 2 --dist worksteal tests/chaos tests/attack $(PYTEST_ARGS)
+
+test-full: check test test-real test-e2e  ## everything at its largest, by hand before a release: hours
+	CHAOS=everything $(PY) -m pytest -q -n 2 --dist worksteal tests/chaos tests/attack $(PYTEST_ARGS)
 
 check: $(STAMP)  ## linters, types, import directions, generated files
 	$(VENV)/bin/ruff check .

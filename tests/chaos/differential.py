@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
+import re
 import sys
 import time
 from collections import Counter
@@ -42,6 +43,7 @@ _METHODS = {
     "deletecollection": "DELETE",
 }
 _COLLECTOR = frozenset(("orphan", "foregroundDeletion"))
+_UID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _PROTECTION = "kubernetes.io/pvc-protection"
 
 
@@ -85,6 +87,24 @@ class Answer:
         return {"code": self.code, "body": self.body, "warnings": sorted(self.warnings)}
 
 
+class Uids:
+    """The uids of one server in the order in which it showed them: the first on one side stands for the first on the other. So
+    which object is meant is compared, and what its uid looks like is not."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+
+    def named(self, value: Any) -> Any:
+        """The value with a name for each uid in it."""
+        if isinstance(value, dict):
+            return {key: self.named(value[key]) for key in sorted(value)}
+        if isinstance(value, list):
+            return [self.named(one) for one in value]
+        if not isinstance(value, str):
+            return value
+        return _UID.sub(lambda found: self._names.setdefault(found[0], f"uid {len(self._names) + 1}"), value)
+
+
 @dataclass
 class Side:
     """One of the two servers, and what it told about one sequence's objects."""
@@ -94,6 +114,7 @@ class Side:
     versions: dict[str, str] = field(default_factory=dict)
     more: str = ""
     """The token of the last list that was cut off."""
+    uids: Uids = field(default_factory=Uids)
 
     async def send(self, step: Step) -> Answer:
         kind = step.kind
@@ -113,7 +134,7 @@ class Side:
             if metadata.get("name"):
                 self.versions[f"{kind.kind}/{metadata['name']}"] = metadata.get("resourceVersion", "")
             self.more = metadata.get("continue") or self.more
-        return Answer(response.status, answer, tuple(_warnings(response)))
+        return Answer(response.status, self.uids.named(answer), tuple(_warnings(response)))
 
     def _current(self, value: Any, version: str) -> Any:
         if isinstance(value, dict):
@@ -180,6 +201,14 @@ class Run:
     differs: bool = False
     """A sequence was found; now hypothesis looks for the simplest one that differs."""
 
+    def masks_too_busy(self) -> list[str]:
+        """The masks that took more away than they should: behind one of them something may hide that is none of its business."""
+        return [
+            f"{mask.name}: {self.touched[mask.name]} of {self.steps} requests, at most {mask.most:.0%}"
+            for mask in MASKS
+            if self.touched[mask.name] > max(3.0, mask.most * self.steps)
+        ]
+
     def summary(self) -> str:
         lines = [
             f"seed {self.seed}: {self.done} sequences of {self.steps} requests ({self.accepted} accepted) without an "
@@ -190,8 +219,9 @@ class Run:
         return "\n".join(lines)
 
 
-async def play(steps: Sequence[Step], run: Run, ours: Client, real: Client, namespace: str) -> None:
-    """One sequence, in a namespace of its own; raises `Differs` at the first answer in which the servers differ."""
+async def play(steps: Sequence[Step], run: Run, ours: Client, real: Client, namespace: str) -> bool:
+    """One sequence, in a namespace of its own; raises `Differs` at the first answer in which the servers differ. False if the
+    real server ended it."""
     sides = Side(ours, namespace), Side(real, namespace)
     for side in sides:
         await side.client.create(Namespace, {"metadata": {"name": namespace}})
@@ -205,7 +235,7 @@ async def play(steps: Sequence[Step], run: Run, ours: Client, real: Client, name
                 theirs = await sides[1].send(step)
             except Unreachable as why:
                 run.unanswered.append(f"no answer to {step}: {why}")
-                return
+                return False
             run.steps += 1
             run.accepted += theirs.code < 300
             where = differences(mine.to_object(), theirs.to_object(), run.touched)
@@ -215,6 +245,7 @@ async def play(steps: Sequence[Step], run: Run, ours: Client, real: Client, name
                 for side in sides:
                     await side.settled(step.kind)
             before.append((step, theirs.code))
+        return True
     finally:
         for side in sides:
             with suppress(ApiError):
@@ -244,11 +275,11 @@ def fuzz(cluster: RealCluster, sequences: int, seed: int, seconds: float | None 
             chance = Chance(lambda n: data.draw(strategies.integers(0, n - 1)), wide=wide)
             steps = [Step(**wanted) for wanted in sequence(chance)]
             try:
-                runner.run(play(steps, run, ours, real, f"fuzz-{seed}-{next(numbers)}{'-wide' if wide else ''}"))
+                namespace = f"fuzz-{seed}-{next(numbers)}{'-wide' if wide else ''}"
+                run.done += runner.run(play(steps, run, ours, real, namespace))
             except Differs:
                 run.differs = True
                 raise
-            run.done += 1
 
         try:
             both_answer_alike()

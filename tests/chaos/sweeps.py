@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import gc
-import os
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -36,6 +35,7 @@ from modelyard.runtime.declaring.desired import Desired
 from modelyard.runtime.declaring.world import World
 from modelyard.runtime.process.lease import LeaseSettings
 from modelyard.runtime.process.manager import Manager
+from tests.chaos.amount import EVERYTHING, FULL
 from tests.chaos.faults import (
     Counter,
     CrashAfterWrite,
@@ -50,8 +50,6 @@ from tests.chaos.faults import (
 from tests.chaos.stomping import stomp
 
 T = TypeVar("T")
-EVERYTHING = os.environ.get("CHAOS") == "everything"
-FULL = EVERYTHING or os.environ.get("CHAOS") == "full"
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SOON = 8.0
 """Within how many seconds work that a pass has put off still belongs to the step."""

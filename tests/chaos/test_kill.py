@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import random
 import signal
 import subprocess
@@ -16,8 +15,9 @@ from modelyard.kube.builtin import ConfigMap, Namespace
 from modelyard.kube.client import Client
 from modelyard.kube.config import connect
 from modelyard.kube.errors import ApiError, NotFound, Unreachable
+from tests.chaos.amount import EVERYTHING, FULL
 
-ROUNDS = 50 if os.environ.get("CHAOS") == "full" else 5
+ROUNDS = 500 if EVERYTHING else 50 if FULL else 5
 WRITERS = 8
 
 

@@ -22,8 +22,8 @@ ALONE: dict[str, SweptScenario] = {
     "registry-end": registry_story.END,
     "catalog": registry_story.CATALOG,
 }
-TOGETHER = ("mlflow", "mlflow-end", "registry", "registry-end", "catalog")
-"""Those that are told once more with all operators loaded."""
+TOGETHER = tuple(ALONE)
+"""Each is told once more with all operators loaded."""
 
 SWEEPS: tuple[Callable[[SweptScenario], None], ...] = (
     sweeps.crash_after_every_write,
