@@ -21,7 +21,8 @@ from modelyard.kube.kinds import Key, Object
 from modelyard.kube.objects import conditions_of, spec_of
 from modelyard.local.apiserver import ApiServer
 from modelyard.runtime.process.manager import Manager
-from tests.chaos.sweeps import FULL, Snapshot, Stage, SweptScenario, clock, ground, prepare, virtually
+from tests.chaos.amount import FULL
+from tests.chaos.sweeps import Snapshot, Stage, SweptScenario, clock, ground, prepare, virtually
 
 _TEXTS = ("sample", "5m", "30d", "0 3 * * *", "Sample", "1.5h", "http://sample", "a=b")
 _GENERATION = re.compile(r"generation \d+")

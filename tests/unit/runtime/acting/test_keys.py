@@ -384,3 +384,55 @@ async def test_a_key_may_name_an_owner_of_its_choice_and_its_children_go_with_th
         await bench.manager.idle()
         assert await bench.user.find(ConfigMap, "shop", "served") is None
         assert not bench.manager.engine("namespaces").memory.keys
+
+
+async def test_the_end_of_someone_elses_kind_is_the_end_of_all_its_resources() -> None:
+    """Whoever deletes a definition deletes what it defines: what was registered elsewhere for that is taken out."""
+    registered: set[str] = set()
+    made = Controller("widgets", WIDGET, optional=True)
+
+    @made.reconcile
+    def reconcile(widget: Object, world: World) -> Desired:
+        registered.add(widget["metadata"]["name"])
+        return Desired()
+
+    @made.gone
+    def gone(key: Key, world: World) -> None:
+        registered.discard(key.name)
+
+    async with running(made) as bench:
+        await bench.user.create(CustomResourceDefinition, crd(WIDGET))
+        await asyncio.sleep(120)
+        for name in ("a", "b"):
+            await bench.user.create(WIDGET, obj(WIDGET, name))
+        await bench.manager.idle()
+        assert registered == {"a", "b"}
+        await bench.user.delete(CustomResourceDefinition, "", WIDGET.resource)
+        await asyncio.sleep(120)
+        assert not registered
+
+
+async def test_what_ended_while_nobody_looked_is_taken_out_after_a_restart() -> None:
+    """No cache remembers it. Whoever knows what is registered says so with a trigger, and the pass finds that it is gone."""
+    registered = {"hi", "here"}
+    passes: list[str] = []
+    outside = Trigger()
+    made = controller(lambda resource, world: passes.append(resource.name) or Desired(), triggers=[outside])
+
+    @made.gone
+    def gone(key: Key, world: World) -> None:
+        registered.discard(key.name)
+
+    async with running(controller(lambda resource, world: Desired())) as bench:
+        await bench.greet("hi")
+        await bench.greet("here")
+        await bench.manager.stop()
+        await bench.user.delete(GREETING.kind, "shop", "hi")
+        async with Manager(bench.server.client(agent="plane"), [made], clock=clock) as again:
+            await again.idle()
+            assert registered == {"hi", "here"}
+            for name in sorted(registered):
+                outside.fire(Key("shop", name))
+            await again.idle()
+            assert registered == {"here"}
+            assert set(passes) == {"here"}
