@@ -34,10 +34,10 @@ from modelyard.operators.mlflow.observe import (
 )
 from modelyard.operators.mlflow.problems import Problem, spec_problems
 from modelyard.operators.mlflow.status import READY, running_status, server_rollout, stopped_status
-from modelyard.operators.parts.mappings import everyone, those, users
+from modelyard.operators.parts.mappings import everyone, readers, those, users
 from modelyard.operators.parts.network import BackendTLSPolicy
 from modelyard.operators.parts.storage import claim_differences
-from modelyard.runtime.declaring.controller import Controller, MapFn, Owns, Permission, Reader, Watch
+from modelyard.runtime.declaring.controller import Controller, Owns, Permission, Reader, Watch
 from modelyard.runtime.declaring.desired import Child, Desired, EventNote, Hold, Live, Policy, Stage
 from modelyard.runtime.declaring.world import World
 
@@ -50,6 +50,7 @@ def mlflow_controller(settings: Settings) -> Controller:
     """The controller, for the namespace that the settings name."""
     namespace = settings.target_namespace
     component = {"component": "mlflow"}
+    reading = readers(MLFLOW.kind, lambda mlflow: _names_read_by(mlflow, settings))
     controller = Controller(
         "mlflow",
         MLFLOW,
@@ -72,8 +73,9 @@ def mlflow_controller(settings: Settings) -> Controller:
         ],
         watches=[
             Watch(builtin.ClusterRole, to=_owners, labels=component),
-            Watch(builtin.Secret, to=_users(settings), namespace=namespace),
-            Watch(builtin.ConfigMap, to=_users(settings), namespace=namespace),
+            # The platform's CA bundle wakes all.
+            Watch(builtin.Secret, to=users(reading, all_use=(PLATFORM_CA,)), namespace=namespace),
+            Watch(builtin.ConfigMap, to=users(reading, all_use=(PLATFORM_CA,)), namespace=namespace),
             Watch(builtin.Pod, to=_instance, namespace=namespace),
             # They tell whose pods they are.
             Watch(builtin.ReplicaSet, to=_instance, namespace=namespace, metadata_only=True),
@@ -86,6 +88,7 @@ def mlflow_controller(settings: Settings) -> Controller:
         permissions=_GRANTED,
         predecessor=settings.predecessor,
         asks=openshift.MARKS,
+        indexes=[reading],
     )
 
     @controller.reconcile
@@ -320,11 +323,6 @@ def _instance(pod: Object, reader: Reader) -> Iterable[Key]:
     if app == SHARED_NAME:
         return [Key("", SHARED_NAME)]
     return [Key("", app.removeprefix("mlflow-"))] if app.startswith("mlflow-") else []
-
-
-def _users(settings: Settings) -> MapFn:
-    """A Secret or ConfigMap wakes the MLflows that read it; the platform's CA bundle wakes all."""
-    return users(MLFLOW.kind, lambda mlflow: _names_read_by(mlflow, settings), all_use=(PLATFORM_CA,))
 
 
 def _names_read_by(data: Object, settings: Settings) -> set[str]:

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Key, Object
-from modelyard.kube.objects import is_deleting, key_of, labels_of, name_of, spec_of
+from modelyard.kube.objects import is_deleting, labels_of, name_of, spec_of
 from modelyard.operators.mlflow.api import MLFLOW
 from modelyard.operators.mlflow.config import Settings
 from modelyard.operators.parts import build
+from modelyard.operators.parts.mappings import everyone
 from modelyard.operators.parts.platform import AUTH_NAME, Auth
 from modelyard.runtime.declaring.controller import Controller, Owns, Permission, Reader, Watch
 from modelyard.runtime.declaring.desired import Child, Desired, Policy
@@ -28,7 +29,7 @@ def namespace_controller(settings: Settings) -> Controller:
         owns=[Owns(builtin.RoleBinding, labels=MANAGED_BY, verbs=("get", "list", "watch", "create"))],
         watches=[
             Watch(builtin.Namespace, to=_workspace_of, metadata_only=True),
-            Watch(Auth, to=_everyone, name=AUTH_NAME, optional=True),
+            Watch(Auth, to=everyone(MLFLOW.kind), name=AUTH_NAME, optional=True),
         ],
         permissions=[
             Permission(
@@ -85,7 +86,3 @@ def _binding(namespace: str, name: str, role: str, members: list[str]) -> Child:
 def _workspace_of(namespace: Object, reader: Reader) -> Iterable[Key]:
     instance = labels_of(namespace).get(WORKSPACE)
     return [Key("", instance)] if instance else []
-
-
-def _everyone(auth: Object, reader: Reader) -> Iterable[Key]:
-    return [key_of(mlflow) for mlflow in reader.list(MLFLOW.kind)] if name_of(auth) == AUTH_NAME else []

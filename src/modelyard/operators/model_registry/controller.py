@@ -46,7 +46,7 @@ from modelyard.operators.model_registry.status import (
 )
 from modelyard.operators.parts import rbac_proxy
 from modelyard.operators.parts.availability import SERVICE_NAME, cooling, rollout
-from modelyard.operators.parts.mappings import everyone, users
+from modelyard.operators.parts.mappings import everyone, readers, users
 from modelyard.operators.parts.network import BackendTLSPolicy
 from modelyard.operators.parts.platform import ClusterIngress
 from modelyard.runtime.acting.ownership import is_reference_to
@@ -81,10 +81,8 @@ def registry_controller(settings: Settings) -> Controller:
         ],
         watches=[
             # Anyone's: what is in them is read only where a registry names them.
-            Watch(builtin.Secret, to=users(MODEL_REGISTRY.kind, _names_read_by), namespace=where, metadata_only=True),
-            Watch(
-                builtin.ConfigMap, to=users(MODEL_REGISTRY.kind, _names_read_by), namespace=where, metadata_only=True
-            ),
+            Watch(builtin.Secret, to=users(_READERS), namespace=where, metadata_only=True),
+            Watch(builtin.ConfigMap, to=users(_READERS), namespace=where, metadata_only=True),
             Watch(builtin.Pod, to=_server, labels={"component": COMPONENT}, namespace=where),
             # They carry the labels of their Service.
             Watch(builtin.EndpointSlice, to=_served, labels=CREATED_BY, namespace=where),
@@ -97,6 +95,7 @@ def registry_controller(settings: Settings) -> Controller:
         concurrency=8,
         predecessor=predecessor(settings),
         asks=MARKS,
+        indexes=[_READERS],
     )
 
     @controller.reconcile
@@ -316,3 +315,6 @@ def _names_read_by(data: Object) -> set[str]:
         return set()  # Its own pass says what is wrong with it.
     names = {name for _, name, _ in references(registry.spec)} if registry.spec else set()
     return names | {Names.of(registry).serving_cert}
+
+
+_READERS = readers(MODEL_REGISTRY.kind, _names_read_by)

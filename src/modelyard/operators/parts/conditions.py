@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from modelyard.kube.conditions import ConditionStatus, condition
 from modelyard.kube.kinds import Object
+from modelyard.runtime.acting.results import worth_telling
 from modelyard.runtime.declaring.desired import Failure, Live
 
 
@@ -27,5 +28,5 @@ class Conditions:
 
 
 def failures_to_tell(live: Live) -> list[Failure]:
-    """What could not be applied. A kind that the cluster does not serve is its choice, and its children are not missed."""
-    return [failure for failure in live.failures if failure.reason != "NotServed"]
+    """What could not be applied and people should hear of."""
+    return worth_telling(live.failures)

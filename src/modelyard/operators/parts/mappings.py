@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable
 
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import key_of, name_of, namespace_of
-from modelyard.runtime.declaring.controller import MapFn, Reader
+from modelyard.runtime.declaring.controller import Index, MapFn, Reader
 
 
 def everyone(kind: Kind) -> MapFn:
@@ -23,14 +23,20 @@ def those(kind: Kind, concerned: Callable[[Object], bool]) -> MapFn:
     return wake
 
 
-def users(kind: Kind, names: Callable[[Object], Collection[str]], *, all_use: Collection[str] = ()) -> MapFn:
-    """A Secret or ConfigMap wakes the resources that read it: those whose `names` hold its name, and in its own namespace
-    where the kind has namespaces. Every resource reads what `all_use` names."""
+def readers(kind: Kind, names: Callable[[Object], Collection[str]]) -> Index:
+    """Which resources of the kind read a Secret or ConfigMap, by its name: for `users`, and among the `indexes` of the controller."""
+    return Index("reads", kind, names)
+
+
+def users(index: Index, *, all_use: Collection[str] = ()) -> MapFn:
+    """A Secret or ConfigMap wakes the resources that the index finds under its name, those of its own namespace where the
+    kind has namespaces; no other resource is decoded for it. Every resource reads what `all_use` names."""
+    kind = index.kind
 
     def wake(obj: Object, reader: Reader) -> Iterable[Key]:
-        name = name_of(obj)
-        resources = reader.list(kind, namespace_of(obj) if kind.namespaced else None)
-        return [key_of(resource) for resource in resources if name in all_use or name in names(resource)]
+        name, namespace = name_of(obj), namespace_of(obj) if kind.namespaced else ""
+        found = reader.list(kind, namespace or None) if name in all_use else reader.by_index(index.name, name)
+        return [key for key in map(key_of, found) if key.namespace == namespace]
 
     return wake
 

@@ -46,5 +46,5 @@ class PassResult:
 
 
 def worth_telling(failures: Sequence[Failure]) -> list[Failure]:
-    """Not that an optional kind is not served."""
+    """What people should hear of. That an optional kind is not served is the cluster's choice, and its children are not missed."""
     return [f for f in failures if f.retryable or f.reason != "NotServed"]

@@ -528,7 +528,7 @@ def test_q25_what_the_server_reads_wakes_the_controller() -> None:
         "caBundleConfigMap": {"name": "my-ca"},
     }
     mlflow = {"apiVersion": MLFLOW.kind.api_version, "kind": "MLflow", "metadata": {"name": "mlflow"}, "spec": spec}
-    world = FakeWorld([mlflow], kinds=[MLFLOW.kind])
+    world = FakeWorld([mlflow], kinds=[MLFLOW.kind], indexes=controller.indexes.values())
     for kind, names in (
         (builtin.Secret, ["db", "aws", "mlflow-tls"]),
         (builtin.ConfigMap, ["more", "conf", "my-ca", "odh-trusted-ca-bundle"]),

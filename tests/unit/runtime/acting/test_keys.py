@@ -417,7 +417,12 @@ async def test_what_ended_while_nobody_looked_is_taken_out_after_a_restart() -> 
     registered = {"hi", "here"}
     passes: list[str] = []
     outside = Trigger()
-    made = controller(lambda resource, world: passes.append(resource.name) or Desired(), triggers=[outside])
+
+    def reconcile(resource: Greeting, world: World) -> Desired:
+        passes.append(resource.name)
+        return Desired()
+
+    made = controller(reconcile, triggers=[outside])
 
     @made.gone
     def gone(key: Key, world: World) -> None:
