@@ -10,6 +10,9 @@ import json
 import os
 import signal
 import termios
+from typing import Any
+
+from modelyard.local.kubelet import paths
 
 
 def reset_signals() -> None:
@@ -55,6 +58,59 @@ def execute_program(argv: list[str], env: dict[str, str]) -> None:
     raise OSError(
         2, f'exec: "{program}": {where}' if "/" not in program else f'exec: "{program}": stat {program}: {where}'
     )
+
+
+def wrapped(
+    wrapper: list[str], mounts: list[dict[str, Any]], argv: list[str], env: dict[str, str], info: int
+) -> list[str]:
+    """The command line of bubblewrap: the container's environment and what lies inside its volumes go by descriptors."""
+    os.set_inheritable(info, True)
+    given = os.memfd_create("environment", 0)
+    for name, value in env.items():
+        # As the kernel reads it: a name ends at its first "=".
+        name, _, rest = f"{name}={value}".partition("=")
+        os.write(given, b"".join(os.fsencode(word) + b"\0" for word in ("--setenv", name, rest)))
+    os.lseek(given, 0, os.SEEK_SET)
+    _check_mount_points(mounts)
+    known = {"@INFO_FD@": str(info), "@ENVIRONMENT_FD@": str(given)}
+    for number, item in enumerate(mounts):
+        if item.get("beneath"):
+            descriptor = paths.open_beneath(item["source"], item["beneath"])
+            os.set_inheritable(descriptor, True)
+            known[f"@BENEATH_{number}@"] = str(descriptor)
+    return [known.get(word, word) for word in wrapper] + argv
+
+
+def _check_mount_points(mounts: list[dict[str, Any]]) -> None:
+    """Bubblewrap follows links on its way to a mount point: below a volume there must be none."""
+    volumes = {item["target"]: item for item in mounts if item["type"] == "bind" and not item.get("readonly")}
+    for item in mounts:
+        over = [target for target in volumes if item["target"].startswith(f"{target}/")]
+        if item["type"] != "bind" or not over:
+            continue
+        outer = volumes[max(over, key=len)]
+        inside = "/".join(
+            part for part in (outer.get("beneath", ""), item["target"][len(outer["target"]) + 1 :]) if part
+        )
+        kind = "dir" if os.path.isdir(item["source"]) else "file"
+        os.close(paths.open_beneath(outer["source"], inside, make=kind, mode=0o755, links=0))
+
+
+def close_all_but(kept: int) -> None:
+    """Close everything but the standard streams and this."""
+    os.closerange(3, kept)
+    os.closerange(kept + 1, 1 << 20)
+
+
+def belonging(pid: int, mark: bytes) -> list[int]:
+    """The descendants of a process, and whoever carries the mark in its environment."""
+    found, pending = [], [pid]
+    while pending:
+        below = children_of(pending.pop())
+        found += below
+        pending += below
+    marked = [int(name) for name in os.listdir("/proc") if name.isdigit() and mark in environment_of(int(name))]
+    return sorted({*found, *marked} - {os.getpid()})
 
 
 def bubblewrap_child(info: int) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path
 from modelyard.kube import quantities
 from modelyard.kube.kinds import Object
 from modelyard.local.images import Built
-from modelyard.local.kubelet import hooks, logs, probes
+from modelyard.local.kubelet import capabilities, hooks, logs, probes
 from modelyard.local.kubelet.backoff import duration
 from modelyard.local.kubelet.environment import ConfigError
 from modelyard.local.kubelet.facts import pod_key
@@ -101,7 +101,7 @@ class ContainerWorker:
 
     def ask_to_start(self, volumes: dict[str, Mounted], pod_ip: str, names: dict[str, str]) -> None:
         """Begin a start if it is due; else `retry` says when."""
-        if self.step is not Step.IDLE:
+        if self.step is not Step.IDLE or self.alive:
             return
         now = self._tools.clock()
         if self.retry is not None and now < self.retry and self.record.waiting is not None:
@@ -181,6 +181,7 @@ class ContainerWorker:
             )
             self._tools.tell(self.pod, "Warning", "InvalidEnvironmentVariableNames", message)
         self._warn_of_low_ports()
+        self._warn_of_missing_power()
         attempt = Attempt(number, f"modelyard://{start.identity.replace('/', '-')}")
         self._tell("Normal", "Created", "Container created")
         self._exited = asyncio.Event()
@@ -240,6 +241,15 @@ class ContainerWorker:
                 "the program will fail to listen unless it is told another port"
             )
             self._tell("Warning", "PortNotAvailable", message)
+
+    def _warn_of_missing_power(self) -> None:
+        context = self.container.get("securityContext") or {}
+        _, missing = capabilities.wanted(context)
+        if context.get("privileged"):
+            missing.append("privileged")
+        if missing:
+            message = f"no container of a laptop cluster gets {', '.join(missing)}: it would reach beyond the container"
+            self._tell("Warning", "CapabilityNotAvailable", message)
 
     async def _post_start(self, target: probes.Target) -> bool:
         handler = (self.container.get("lifecycle") or {}).get("postStart")
@@ -366,8 +376,8 @@ class ContainerWorker:
         try:
             async with asyncio.timeout(timeout):
                 code = await asyncio.shield(done)
-        except TimeoutError:
-            await self._tools.runtime.abandon(done)
+        except (TimeoutError, asyncio.CancelledError):
+            await asyncio.shield(self._tools.runtime.abandon(done))
             raise
         finally:
             output.add_done_callback(lambda _: None)

@@ -65,6 +65,8 @@ class Answers(Protocol):
         self, namespace: str, pod: str, container: str, command: Sequence[str], stdin: int, stdout: int, stderr: int
     ) -> asyncio.Future[int]: ...
 
+    async def abandon(self, done: asyncio.Future[int]) -> None: ...
+
     async def attach(self, namespace: str, pod: str, container: str, stdout: int, stderr: int) -> Attached: ...
 
     def address_of(self, namespace: str, pod: str) -> str: ...
@@ -152,7 +154,12 @@ class KubeletServer:
         if not wants["stdin"]:
             os.close(outer[0])
         readers = _readers(ws, outer[1:], wants)
-        await self._pump(ws, done, readers, outer[0] if wants["stdin"] else None)
+        try:
+            await self._pump(ws, done, readers, outer[0] if wants["stdin"] else None)
+        finally:
+            if not done.done():
+                # The client is gone: nobody waits for what it asked for.
+                await asyncio.shield(self._answers.abandon(done))
         return ws
 
     async def _attach(self, request: web.Request) -> web.StreamResponse:

@@ -8,56 +8,32 @@ signal, PID namespaces). Only the standard library is imported: it costs a few m
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import selectors
 import signal
 import socket
-import struct
 import sys
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-from modelyard.local.kubelet import children, namespaces
+from modelyard.local.kubelet import children, line, namespaces
 from modelyard.local.kubelet.attachments import Copies, Streams
+from modelyard.local.kubelet.line import Message
 from modelyard.local.kubelet.logfile import LogFile
-
-Message = dict[str, Any]
 
 MARKER: Final = "MODELYARD_CONTAINER"
 """Environment variable that names the container a process belongs to; how strays are recognised."""
 
-_HEADER: Final = struct.Struct("!I")
+COMMAND: Final = "MODELYARD_COMMAND"
+"""The same for a command run inside a container."""
 _READ: Final = 65536
-
-
-def pack(message: Message) -> bytes:
-    data = json.dumps(message, separators=(",", ":")).encode()
-    return _HEADER.pack(len(data)) + data
-
-
-def unpack(buffer: bytearray) -> list[Message]:
-    """The whole messages at the front of the buffer, which keeps the rest."""
-    messages = []
-    while len(buffer) >= _HEADER.size:
-        (size,) = _HEADER.unpack_from(buffer)
-        if len(buffer) < _HEADER.size + size:
-            break
-        messages.append(json.loads(bytes(buffer[_HEADER.size : _HEADER.size + size])))
-        del buffer[: _HEADER.size + size]
-    return messages
-
-
-def address(directory: str) -> bytes:
-    """The abstract socket address of a directory's keeper: no file, so no path length limit and nothing left behind."""
-    import hashlib
-
-    return b"\0modelyard-keeper-" + hashlib.sha256(os.path.realpath(directory).encode()).hexdigest()[:24].encode()
+_STRANGERS: Final = 16
+"""Connections that have not shown the secret yet; of more, the oldest is closed."""
 
 
 class Connection:
-    """One kubelet (there is one at a time; a second replaces the first)."""
+    """Somebody at the socket: a stranger at first, the kubelet once the secret has been shown."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -66,7 +42,7 @@ class Connection:
 
     def send(self, message: Message, descriptors: list[int] | None = None) -> None:
         # The kubelet reads all the time; a message is far smaller than the socket's buffer.
-        data = pack(message)
+        data = line.pack(message)
         with contextlib.suppress(OSError):
             self.sock.setblocking(True)
             if descriptors:
@@ -108,11 +84,10 @@ class Keeper:
         self._open_streams: dict[str, int] = {}
         self._copies = Copies()
         self._connection: Connection | None = None
+        self._strangers: list[Connection] = []
         self._stopping = False
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(address(directory))
-        self._listener.listen(4)
-        self._listener.setblocking(False)
+        self._secret = line.secret_of(directory)
+        self._listener, self._lock = line.listen(directory)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         namespaces.prctl(namespaces.PR_SET_CHILD_SUBREAPER, 1)
         wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -138,19 +113,40 @@ class Keeper:
         self._stopping = True
 
     def _accept(self) -> None:
-        sock, _ = self._listener.accept()
-        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        _, uid, _ = struct.unpack("3i", credentials)
-        if uid != os.getuid():
+        try:
+            sock, _ = self._listener.accept()
+        except OSError:
+            return
+        if line.peer_uid(sock) != os.getuid():
             sock.close()
             return
-        if self._connection is not None:
-            self._drop(self._connection)
+        if len(self._strangers) >= _STRANGERS:
+            self._drop(self._strangers[0])
         sock.setblocking(False)
         connection = Connection(sock)
+        self._strangers.append(connection)
+        self._selector.register(sock, selectors.EVENT_READ, lambda: self._receive(connection))
+
+    def _welcome(self, connection: Connection) -> bool:
+        """Whether this is the kubelet. One that has shown the secret replaces the one before; nobody else changes anything."""
+        if connection is self._connection:
+            return True
+        try:
+            message = line.greeting(connection.buffer)
+        except line.Malformed:
+            self._drop(connection)
+            return False
+        if message is None:
+            return False
+        if not line.knows(message, self._secret):
+            self._drop(connection)
+            return False
+        self._strangers.remove(connection)
+        if self._connection is not None:
+            self._drop(self._connection)
         self._connection = connection
         self._deadline = None
-        self._selector.register(sock, selectors.EVENT_READ, lambda: self._receive(connection))
+        return True
 
     def _drop(self, connection: Connection) -> None:
         with contextlib.suppress(KeyError, ValueError):
@@ -158,9 +154,15 @@ class Keeper:
         connection.sock.close()
         for fd in connection.fds:
             os.close(fd)
+        connection.fds.clear()
+        if connection in self._strangers:
+            self._strangers.remove(connection)
         if self._connection is connection:
             self._connection = None
             self._deadline = time.monotonic() + self._linger
+            # Nobody is left to read what they say or to hear how they end.
+            for process in [process for process in self._processes.values() if process.of]:
+                self._kill(process)
 
     def _receive(self, connection: Connection) -> None:
         try:
@@ -176,7 +178,9 @@ class Keeper:
             os.set_inheritable(fd, False)
         connection.fds += fds
         connection.buffer += data
-        for message in unpack(connection.buffer):
+        if not self._welcome(connection):
+            return
+        for message in line.unpack(connection.buffer):
             try:
                 reply = self._handle(connection, message)
             except OSError as error:
@@ -260,7 +264,7 @@ class Keeper:
         """Fork and exec; the second value is why the program could not be run ("" if it does)."""
         flags = 0
         if request["mode"] == "namespaces":
-            flags = namespaces.CLONE_NEWNS | namespaces.CLONE_NEWPID | namespaces.CLONE_NEWUTS
+            flags = namespaces.CONTAINER
             if os.getuid() != 0:
                 flags |= namespaces.CLONE_NEWUSER
         failed_read, failed_write = os.pipe2(os.O_CLOEXEC)
@@ -272,7 +276,7 @@ class Keeper:
                 os.close(failed_read)
                 self._child(request, streams, info, owner, 0 if flags else parent)
             except BaseException as error:
-                text = error.strerror or str(error) if isinstance(error, OSError) else repr(error)
+                text = (error.strerror if isinstance(error, OSError) else "") or str(error) or repr(error)
                 name = f"{error.filename}: " if isinstance(error, OSError) and error.filename else ""
                 os.write(failed_write, f"{name}{text}".encode())
             os._exit(127)
@@ -291,24 +295,25 @@ class Keeper:
         children.reset_signals()
         os.setsid()
         uid, gid = request["uid"], request["gid"]
-        argv: list[str] = request["argv"]
-        if request["mode"] == "namespaces":
-            plan = request["plan"]
-            if owner[0] != 0:
-                namespaces.map_user(uid, gid, *owner)
-            namespaces.sethostname(request["hostname"])
-            namespaces.enter_root(plan)
         with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
             file.write("500")
+        if request["mode"] == "namespaces":
+            if owner[0] != 0:
+                namespaces.map_user(uid, gid, *owner)
+            namespaces.hide_from_containers()
+            namespaces.sethostname(request["hostname"])
+            namespaces.enter_root(request["plan"])
         children.redirect(streams)
         env: dict[str, str] = children.control_terminal(request["env"])
+        argv: list[str] = request["argv"]
+        os.umask(0o022)
         if request["mode"] == "bubblewrap":
-            os.set_inheritable(info, True)
-            argv = [word.replace("@INFO_FD@", str(info)) for word in request["wrapper"]] + argv
+            argv = children.wrapped(request["wrapper"], request["plan"]["mounts"], argv, env, info)
+            # What the pod says about its environment holds inside only: bubblewrap itself runs outside.
+            env = {MARKER: request["id"]}
         else:
             os.chdir(request["cwd"])
-            namespaces.become(uid, gid, request.get("groups", []))
-        os.umask(0o022)
+            namespaces.become(uid, gid, request.get("groups", []), request.get("capabilities", []))
         # After become(): a change of credentials clears the parent-death signal.
         namespaces.die_with_parent(parent)
         children.execute_program(argv, env)
@@ -318,14 +323,17 @@ class Keeper:
         if process is None or process.exit is not None:
             return {"error": "container not running", "step": "find"}
         failed_read, failed_write = os.pipe2(os.O_CLOEXEC)
+        parent = os.getpid()
         pid = os.fork()
         if pid == 0:
             try:
-                os.close(failed_read)
+                # Seen from inside, this process would hold what the keeper holds: nothing to look into, nothing to take.
+                namespaces.hide_from_containers()
                 children.reset_signals()
                 os.setsid()
                 children.redirect((streams[0], streams[1], streams[2]))
-                self._run_inside(process, request["argv"], failed_write)
+                children.close_all_but(failed_write)
+                self._run_inside(process, request, failed_write, parent)
             except BaseException as error:
                 text = error.strerror or str(error) if isinstance(error, OSError) else repr(error)
                 os.write(failed_write, text.encode())
@@ -339,18 +347,23 @@ class Keeper:
         self._processes[request["id"]] = Process(request["id"], request, pid)
         return {"pid": pid}
 
-    def _run_inside(self, process: Process, argv: list[str], failed: int) -> None:
+    def _run_inside(self, process: Process, command: Message, failed: int, parent: int) -> None:
         request = process.request
         if request["mode"] != "plain":
             namespaces.join(process.inner_pid)
+        namespaces.die_with_parent(parent)
         child = os.fork()
         if child == 0:
             try:
                 os.chdir(request["cwd"] if os.path.isdir(request["cwd"]) else "/")
-                namespaces.become(request["uid"], request["gid"], request.get("groups", []))
+                namespaces.become(
+                    request["uid"], request["gid"], request.get("groups", []), request.get("capabilities", [])
+                )
+                namespaces.die_with_parent(0)
                 if os.isatty(0):
                     os.setsid()
-                children.execute_program(argv, children.control_terminal(request["env"]))
+                env = children.control_terminal(request["env"]) | {COMMAND: command["id"]}
+                children.execute_program(command["argv"], env)
             except OSError as error:
                 os.write(failed, (error.strerror or str(error)).encode())
             os._exit(126)
@@ -377,6 +390,11 @@ class Keeper:
         return {}
 
     def _kill(self, process: Process) -> None:
+        if process.of:
+            # Whatever session they are in: what the command started goes with it.
+            for pid in children.belonging(process.pid, f"{COMMAND}={process.identity}".encode()):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.inner_pid, signal.SIGKILL)
         with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from modelyard.kube.kinds import Object
 from modelyard.local.images import Built, Invocation
+from modelyard.local.kubelet import capabilities, paths
 from modelyard.local.kubelet.environment import ConfigError, command_line, environment, expand
 from modelyard.local.kubelet.facts import Node, Objects
 from modelyard.local.kubelet.runtime import Launch
 from modelyard.local.kubelet.sandbox import Mount, Sandbox, View
-from modelyard.local.kubelet.volumes import Mounted, sub_path
+from modelyard.local.kubelet.volumes import Mounted
 from modelyard.local.network.bind import BindShim
 from modelyard.local.network.rewrite import rewrite_argv, rewrite_env
 
@@ -87,6 +88,7 @@ def launch(
     start = Launch(
         identity=identity, argv=prepared.argv, env=prepared.env, cwd=prepared.cwd, log=place.log, mode=prepared.mode,
         plan=prepared.plan, wrapper=prepared.wrapper, hostname=view.hostname, uid=uid, gid=gid,
+        capabilities=capabilities.wanted(container.get("securityContext") or {})[0],
         stdin=bool(container.get("stdin")), tty=bool(container.get("tty")),
     )  # fmt: skip
     return start, values.skipped
@@ -103,17 +105,17 @@ def mounts_of(pod: Object, container: Object, volumes: dict[str, Mounted], value
         volume = volumes.get(item["name"])
         if volume is None:
             raise ConfigError(f'volume mount "{item["name"]}" names no volume of the pod')
-        source = volume.path
         relative = item.get("subPath") or ""
         if item.get("subPathExpr"):
             relative = expand(item["subPathExpr"], values)
         if relative:
             try:
-                source = sub_path(volume.path, relative)
+                # Made and checked for a clear answer; the keeper opens it again, and mounts what it opened.
+                os.close(paths.open_beneath(str(volume.path), relative, make="dir"))
             except (ValueError, OSError) as error:
                 raise ConfigError(f'failed to prepare subPath for volumeMount "{item["name"]}": {error}') from error
         readonly = volume.readonly or bool(item.get("readOnly"))
-        mounts.append(Mount(source, item["mountPath"], readonly, item["name"] in scratch))
+        mounts.append(Mount(volume.path, item["mountPath"], readonly, relative, item["name"] in scratch))
     return mounts
 
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+_MUCH_SHARED = 16 << 20
 _FASTEST_GROWTH = 512 << 20
 """Bytes a second a program is assumed to take at most: the distance to the limit divided by it is the next look."""
 _SHORTEST, _LONGEST = 0.2, 2.0
@@ -89,10 +89,45 @@ def tree(pid: int) -> Iterator[int]:
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory that a process and its descendants hold, without what they share with files."""
-    total = 0
-    for current in tree(pid):
-        with contextlib.suppress(OSError, IndexError, ValueError), open(f"/proc/{current}/statm") as file:
-            fields = file.read().split()
-            total += (int(fields[1]) - int(fields[2])) * _PAGE
-    return total
+    """Bytes of memory that a process and its descendants hold: their own, what they share, and what is in their /dev/shm."""
+    members = list(tree(pid))
+    own = shared = 0
+    for current in members:
+        fields = _fields(current)
+        own += fields.get("RssAnon", 0)
+        shared += fields.get("RssShmem", 0)
+    files = _shared_files(pid)
+    # The sum counts a page once for each process that has it; only if there is much of it is it worth a closer look.
+    if shared > _MUCH_SHARED and len(members) > 1:
+        shared = sum(_proportional_shared(current) for current in members)
+    # Files in /dev/shm may be mapped as well; what is counted twice that way is small, as /dev/shm is.
+    return own + max(shared, files)
+
+
+def _fields(pid: int) -> dict[str, int]:
+    found = {}
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/status") as file:
+        for line in file:
+            name, _, value = line.partition(":")
+            if name in ("RssAnon", "RssShmem"):
+                found[name] = int(value.split()[0]) * 1024
+    return found
+
+
+def _proportional_shared(pid: int) -> int:
+    with contextlib.suppress(OSError, ValueError), open(f"/proc/{pid}/smaps_rollup") as file:
+        for line in file:
+            if line.startswith("Pss_Shmem:"):
+                return int(line.split()[1]) * 1024
+    return _fields(pid).get("RssShmem", 0)
+
+
+def _shared_files(pid: int) -> int:
+    """What is in a container's own /dev/shm; the machine's is nobody's in particular."""
+    with contextlib.suppress(OSError):
+        inside, outside = f"/proc/{pid}/root/dev/shm", "/dev/shm"
+        if os.stat(inside).st_dev != os.stat(outside).st_dev:
+            found = os.statvfs(inside)
+            if found.f_blocks and os.stat(inside).st_dev != os.stat(f"/proc/{pid}/root").st_dev:
+                return (found.f_blocks - found.f_bfree) * found.f_frsize
+    return 0

@@ -5,19 +5,29 @@ Only the standard library may be imported here: the keeper runs this in a bare i
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import errno
 import os
 import platform
 import signal
+import stat
+from collections.abc import Collection
 from typing import Any, Final
+
+from modelyard.local.kubelet import capabilities, paths
+from modelyard.local.kubelet.paths import by_descriptor
 
 Plan = dict[str, Any]
 """How a container sees the machine; built by `sandbox.Sandbox.plan`, passed to the keeper as JSON."""
 
 CLONE_NEWNS: Final = 0x00020000
 CLONE_NEWUTS: Final = 0x04000000
+CLONE_NEWIPC: Final = 0x08000000
 CLONE_NEWUSER: Final = 0x10000000
 CLONE_NEWPID: Final = 0x20000000
+CONTAINER: Final = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS | CLONE_NEWIPC
+"""What every container has of its own; a plain user needs a user namespace for it."""
 
 MS_RDONLY: Final = 1
 MS_NOSUID: Final = 2
@@ -30,13 +40,18 @@ MS_PRIVATE: Final = 1 << 18
 MNT_DETACH: Final = 2
 
 PR_SET_PDEATHSIG: Final = 1
+PR_SET_DUMPABLE: Final = 4
 PR_SET_CHILD_SUBREAPER: Final = 36
 PR_SET_NO_NEW_PRIVS: Final = 38
 
+_AT_EMPTY_PATH: Final = 0x1000
+_AT_RECURSIVE: Final = 0x8000
 _SYSCALLS: Final = {
-    "x86_64": {"clone": 56, "pivot_root": 155},
-    "aarch64": {"clone": 220, "pivot_root": 41},
+    "x86_64": {"clone": 56, "pivot_root": 155, "mount_setattr": 442},
+    "aarch64": {"clone": 220, "pivot_root": 41, "mount_setattr": 442},
 }
+_READONLY_PROC: Final = ("sys", "sysrq-trigger", "irq", "bus", "fs")
+_HIDDEN_PROC: Final = ("kcore", "keys", "latency_stats", "timer_list", "sched_debug", "scsi", "acpi", "asound")
 _LIBC: Final = ctypes.CDLL(None, use_errno=True)
 
 
@@ -102,71 +117,151 @@ def map_user(inner_uid: int, inner_gid: int, outer_uid: int, outer_gid: int) -> 
             file.write(text)
 
 
+def hide_from_containers() -> None:
+    """Nobody may look into this process while it is on its way to the program: it still holds what the keeper knows."""
+    prctl(PR_SET_DUMPABLE, 0)
+
+
 def enter_root(plan: Plan) -> None:
     """Build the container's file system below `plan["root"]` and make it the root of this process."""
     root = plan["root"]
     mount("", "/", "", MS_REC | MS_PRIVATE)
     mount(root, root, "", MS_BIND | MS_REC)
+    top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    restrict(top, MS_NOSUID | MS_NODEV, recursive=False)
     for item in plan["mounts"]:
-        _place(root, item)
+        _place(top, item)
+    os.close(top)
     os.chdir(root)
     _check(_syscall("pivot_root", b".", b"."), "pivot_root")
     _check(_LIBC.umount2(b".", MNT_DETACH), "umount the old root")
     os.chdir("/")
     if plan.get("readonly_root"):
-        _remount("/", readonly=True)
+        top = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        restrict(top, MS_RDONLY, recursive=False)
+        os.close(top)
 
 
-def _place(root: str, item: dict[str, Any]) -> None:
-    target = root + item["target"]
+def _place(top: int, item: dict[str, Any]) -> None:
+    """Put one thing into the new root. A target is what the container would see there: no link leads out of the root."""
+    target = item["target"]
     match item["type"]:
         case "dir":
-            os.makedirs(target, mode=0o755, exist_ok=True)
-            if "mode" in item:
-                os.chmod(target, item["mode"])
+            with paths.in_root(top, target, make="dir") as found:
+                if "mode" in item:
+                    os.chmod(by_descriptor(found.descriptor), item["mode"])
         case "symlink":
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            if not os.path.lexists(target):
-                os.symlink(item["to"], target)
+            folder, _, name = target.rpartition("/")
+            with paths.in_root(top, folder, make="dir") as found:
+                with contextlib.suppress(FileExistsError):
+                    os.symlink(item["to"], name, dir_fd=found.descriptor)
         case "tmpfs":
-            os.makedirs(target, exist_ok=True)
-            options = f"mode={item.get('mode', 0o755):o}" + (f",size={item['size']}" if item.get("size") else "")
-            mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, options)
+            with paths.in_root(top, target, make="dir") as found:
+                options = f"mode={item.get('mode', 0o755):o}" + (f",size={item['size']}" if item.get("size") else "")
+                mount("tmpfs", by_descriptor(found.descriptor), "tmpfs", MS_NOSUID | MS_NODEV, options)
         case "proc":
-            os.makedirs(target, exist_ok=True)
-            try:
-                mount("proc", target, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
-            except NamespaceError:
-                # A machine that masks parts of /proc refuses a fresh one in a user namespace: show the host's.
-                mount("/proc", target, "", MS_BIND | MS_REC)
+            _proc(top, target)
         case "bind":
-            _bind(item["source"], target, readonly=item.get("readonly", False))
+            _bind(top, item)
 
 
-def _bind(source: str, target: str, *, readonly: bool) -> None:
-    if os.path.isdir(source):
-        os.makedirs(target, mode=0o755, exist_ok=True)
-    elif not os.path.lexists(target):
-        os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
-        os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
-    mount(source, target, "", MS_BIND | MS_REC)
-    if readonly:
-        _remount(target, readonly=True)
+def _proc(top: int, target: str) -> None:
+    with paths.in_root(top, target, make="dir") as found:
+        try:
+            mount("proc", by_descriptor(found.descriptor), "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+        except NamespaceError:
+            # A machine that masks parts of /proc refuses a fresh one in a user namespace: show the host's.
+            mount("/proc", by_descriptor(found.descriptor), "", MS_BIND | MS_REC)
+        mounted = found.again()
+    try:
+        for name in (*_READONLY_PROC, *_HIDDEN_PROC):
+            try:
+                with paths.in_root(mounted, name) as part:
+                    is_folder = stat.S_ISDIR(os.fstat(part.descriptor).st_mode)
+                    if name in _READONLY_PROC:
+                        mount(by_descriptor(part.descriptor), by_descriptor(part.descriptor), "", MS_BIND | MS_REC)
+                    elif is_folder:
+                        mount(
+                            "tmpfs", by_descriptor(part.descriptor), "tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV, "size=0"
+                        )
+                    else:
+                        mount("/dev/null", by_descriptor(part.descriptor), "", MS_BIND)
+                    if name in _READONLY_PROC:
+                        over = part.again()
+                        restrict(over, MS_RDONLY, recursive=True)
+                        os.close(over)
+            except FileNotFoundError:
+                continue
+    finally:
+        os.close(mounted)
 
 
-def _remount(target: str, *, readonly: bool) -> None:
+def _bind(top: int, item: dict[str, Any]) -> None:
+    if item.get("beneath"):
+        source = paths.open_beneath(item["source"], item["beneath"])
+    else:
+        source = os.open(item["source"], os.O_PATH | os.O_CLOEXEC)
+    kind = os.fstat(source).st_mode
+    try:
+        with paths.in_root(top, item["target"], make="dir" if stat.S_ISDIR(kind) else "file") as found:
+            if found.parent < 0:
+                raise NamespaceError(errno.EINVAL, f"{item['target']}: nothing can be mounted on the root itself")
+            mount(by_descriptor(source), by_descriptor(found.descriptor), "", MS_BIND | MS_REC)
+            mounted = found.again()
+        try:
+            flags = (MS_RDONLY if item.get("readonly") else 0) | (0 if stat.S_ISCHR(kind) else MS_NOSUID | MS_NODEV)
+            if flags:
+                restrict(mounted, flags, recursive=True)
+        finally:
+            os.close(mounted)
+    finally:
+        os.close(source)
+
+
+def restrict(mounted: int, flags: int, *, recursive: bool) -> None:
+    """Add flags to a mount and, if asked, to all mounts below it."""
+    attributes = (ctypes.c_uint64 * 4)(flags, 0, 0, 0)
+    at = _AT_EMPTY_PATH | (_AT_RECURSIVE if recursive else 0)
+    result = _syscall(
+        "mount_setattr", ctypes.c_int(mounted), b"", ctypes.c_uint(at), ctypes.byref(attributes), ctypes.c_size_t(32)
+    )
+    if result < 0 and ctypes.get_errno() not in (errno.ENOSYS, errno.EPERM):
+        _check(result, "mount_setattr")
+    if result < 0:
+        # A kernel before 5.12, or one that is told to refuse this call.
+        top = os.readlink(by_descriptor(mounted))
+        for point in [
+            top,
+            *(point for point in _mount_points() if recursive and point.startswith(f"{top.rstrip('/')}/")),
+        ]:
+            _remount(point, flags)
+
+
+def _mount_points() -> list[str]:
+    with open("/proc/self/mountinfo", "rb") as file:
+        names = [line.split(b" ")[4] for line in file]
+    return [name.decode("unicode_escape").encode("latin-1").decode(errors="surrogateescape") for name in names]
+
+
+def _remount(target: str, flags: int) -> None:
     # A user namespace may not drop the flags that the original mount has, so they are carried over.
-    flags = os.statvfs(target).f_flag
-    keep = flags & (MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME | os.ST_RELATIME)
+    had = os.statvfs(target).f_flag
+    keep = had & (MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC | os.ST_NOATIME | os.ST_NODIRATIME | os.ST_RELATIME)
     if keep & os.ST_RELATIME:
         keep = (keep & ~os.ST_RELATIME) | (1 << 21)
-    mount("", target, "", MS_BIND | MS_REMOUNT | keep | (MS_RDONLY if readonly else 0))
+    mount("", target, "", MS_BIND | MS_REMOUNT | keep | flags)
 
 
 def join(pid: int) -> None:
     """Enter the user, mount, host name and PID namespaces of a running process; the next fork is inside."""
     files = []
-    for name, kind in (("user", CLONE_NEWUSER), ("mnt", CLONE_NEWNS), ("uts", CLONE_NEWUTS), ("pid", CLONE_NEWPID)):
+    for name, kind in (
+        ("user", CLONE_NEWUSER),
+        ("mnt", CLONE_NEWNS),
+        ("uts", CLONE_NEWUTS),
+        ("ipc", CLONE_NEWIPC),
+        ("pid", CLONE_NEWPID),
+    ):
         path = f"/proc/{pid}/ns/{name}"
         if os.stat(path).st_ino != os.stat(f"/proc/self/ns/{name}").st_ino:
             files.append((os.open(path, os.O_RDONLY | os.O_CLOEXEC), kind))
@@ -175,12 +270,14 @@ def join(pid: int) -> None:
         os.close(fd)
 
 
-def become(uid: int, gid: int, groups: list[int]) -> None:
-    """Drop to an unprivileged user; a no-op for whoever is that user already."""
+def become(uid: int, gid: int, groups: list[int], keep: Collection[int] = ()) -> None:
+    """Drop to an unprivileged user (a no-op for whoever is that user already), and keep no more than these capabilities."""
+    capabilities.limit(keep)
     if os.getuid() == 0 and uid != 0:
         os.setgroups(groups)
         os.setgid(gid)
         os.setuid(uid)
+    capabilities.hold(keep if uid == 0 else ())
     prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
@@ -188,7 +285,7 @@ def probe(directory: str) -> None:
     """Try the whole way into a container in a child process; raises with the step that this machine refuses."""
     owner = (os.getuid(), os.getgid())
     failed_read, failed_write = os.pipe()
-    flags = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWUTS | (CLONE_NEWUSER if owner[0] != 0 else 0)
+    flags = CONTAINER | (CLONE_NEWUSER if owner[0] != 0 else 0)
     pid = clone(flags)
     if pid == 0:
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import itertools
 import os
 import signal
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from modelyard.local.kubelet import keeper, namespaces
+from modelyard.local.kubelet import keeper, line, namespaces
 
 
 class StartFailed(Exception):
@@ -42,6 +43,8 @@ class Launch:
     uid: int = 0
     gid: int = 0
     groups: Sequence[int] = ()
+    capabilities: Sequence[int] = ()
+    """What of root's power it keeps, if it runs as root."""
     stdin: bool = False
     """Whether the program reads what attached clients write; without, its input is empty."""
     tty: bool = False
@@ -85,6 +88,9 @@ class Runtime:
 
     async def connect(self) -> list[Process]:
         """Find the keeper of this directory or start one; the processes it holds from before are returned."""
+        # Containers must not reach the socket and the secret in it, whoever they run as.
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._directory.chmod(0o700)
         sock = self._dial()
         if sock is None:
             kill_strays(str(self._directory))
@@ -105,17 +111,10 @@ class Runtime:
         return [_process(item) for item in reply["processes"]]
 
     def _dial(self) -> socket.socket | None:
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            sock.connect(keeper.address(str(self._directory)))
-        except OSError:
-            sock.close()
-            return None
-        return sock
+        return line.dial(str(self._directory))
 
     def _spawn_keeper(self) -> None:
         root = str(Path(keeper.__file__).parents[3])
-        self._directory.mkdir(parents=True, exist_ok=True)
         with (self._directory / "keeper.log").open("ab") as log:
             self._child = subprocess.Popen(
                 [sys.executable, "-S", "-B", "-m", keeper.__name__, str(self._directory), str(self._linger)],
@@ -138,7 +137,7 @@ class Runtime:
                 break
             buffer += data
             self._received += descriptors
-            for message in keeper.unpack(buffer):
+            for message in line.unpack(buffer):
                 self._receive(message)
         gone = NotRunning("the keeper of the containers is gone")
         for reply in self._replies.values():
@@ -181,7 +180,7 @@ class Runtime:
         sequence = next(self._sequence)
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._replies[sequence] = future
-        data = keeper.pack({**message, "seq": sequence})
+        data = line.pack({**message, "seq": sequence})
         # One at a time: of two who wait for room in the socket's buffer, the loop would forget the first.
         async with self._sending:
             await _send(self._sock, data, fds)
@@ -203,6 +202,7 @@ class Runtime:
                 "uid": launch.uid,
                 "gid": launch.gid,
                 "groups": list(launch.groups),
+                "capabilities": list(launch.capabilities),
                 "stdin": launch.stdin,
                 "tty": launch.tty,
             }
@@ -358,4 +358,4 @@ def container_processes(directory: str) -> list[int]:
 
 def scope(directory: str) -> str:
     """A short name of the directory; the first part of every container's identity, so two clusters never mix."""
-    return keeper.address(directory).decode().rsplit("-", 1)[1][:12]
+    return hashlib.sha256(os.path.realpath(directory).encode()).hexdigest()[:12]

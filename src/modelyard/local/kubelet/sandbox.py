@@ -3,8 +3,8 @@
 Isolated with namespaces (bubblewrap, or our own launcher): the file system (a container sees its image's files read-only,
 its volumes at their mount paths, its own /etc/hosts and /tmp, and nothing of the user's home), process ids and the host
 name. Never isolated: the network (one loopback for all, so NetworkPolicies are not enforced), users (all containers run
-as the user who runs modelyard; as root those that must not be root run as `nobody`), kernel resources beside memory
-limits, which are watched. With neither means, paths in arguments and variables are rewritten to where volumes really are.
+as the user who runs modelyard; as root those that must not be root run as `nobody`, and the others without the
+capabilities that reach beyond a container), kernel resources beside memory limits, which are watched. With neither means, paths in arguments and variables are rewritten to where volumes really are.
 """
 
 from __future__ import annotations
@@ -41,12 +41,16 @@ _WRITABLE = (
     "/run",
     "/root",
 )
+SHARED_MEMORY = 64 << 20
+"""Bytes that fit into a container's /dev/shm, as on a cluster."""
 _ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
 class Isolation(StrEnum):
-    BUBBLEWRAP = "bubblewrap"
+    """Strongest first: only with namespaces of our own no mount can be led astray while it is made."""
+
     NAMESPACES = "namespaces"
+    BUBBLEWRAP = "bubblewrap"
     PATHS = "plain"
 
 
@@ -59,6 +63,8 @@ class Mount:
     source: Path
     target: str
     readonly: bool = False
+    beneath: str = ""
+    """A path inside the source that is shown instead of all of it. Pods may change what is on the way to it."""
     scratch: bool = False
     """Holds nothing of its own at first (an emptyDir): a program that does not find it can do without."""
 
@@ -111,6 +117,7 @@ class Sandbox:
             return [
                 f"files: not isolated ({self.why}); mount paths in arguments and variables are rewritten",
                 "processes: not isolated; killed with their pod",
+                "nothing keeps a container from what you can do on this machine: run only what you trust",
                 common,
             ]
         by = "bubblewrap" if self.isolation is Isolation.BUBBLEWRAP else "user and mount namespaces"
@@ -137,16 +144,20 @@ class Sandbox:
         return Prepared(self.isolation.value, list(argv), environment, view.cwd, plan, wrapper)
 
     def _wrapper(self, view: View, plan: namespaces.Plan) -> list[str]:
-        words = [self.bubblewrap, "--bind", str(view.root), "/"]
-        for item in plan["mounts"]:
+        words = [self.bubblewrap, "--args", "@ENVIRONMENT_FD@", "--bind", str(view.root), "/"]
+        for number, item in enumerate(plan["mounts"]):
             match item["type"]:
+                case "bind" if item.get("beneath"):
+                    option = "--ro-bind-fd" if item.get("readonly") else "--bind-fd"
+                    words += [option, f"@BENEATH_{number}@", item["target"]]
                 case "bind":
                     option = "--ro-bind" if item.get("readonly") else "--dev-bind"
                     words += [option, item["source"], item["target"]]
                 case "symlink":
                     words += ["--symlink", item["to"], item["target"]]
                 case "tmpfs":
-                    words += ["--perms", f"{item.get('mode', 0o755):04o}", "--tmpfs", item["target"]]
+                    size = ["--size", str(item["size"])] if item.get("size") else []
+                    words += ["--perms", f"{item.get('mode', 0o755):04o}", *size, "--tmpfs", item["target"]]
                 case "dir":
                     words += ["--perms", f"{item.get('mode', 0o755):04o}", "--dir", item["target"]]
                 case "proc":
@@ -154,11 +165,19 @@ class Sandbox:
         if view.readonly_root:
             words += ["--remount-ro", "/"]
         words += ["--unshare-user", "--uid", str(view.uid), "--gid", str(view.gid)]
-        words += ["--unshare-pid", "--as-pid-1", "--unshare-uts", "--hostname", view.hostname, "--die-with-parent"]
+        words += [
+            "--unshare-pid",
+            "--as-pid-1",
+            "--unshare-ipc",
+            "--unshare-uts",
+            "--hostname",
+            view.hostname,
+            "--die-with-parent",
+        ]
         return [*words, "--info-fd", "@INFO_FD@", "--chdir", view.cwd, "--"]
 
     def _rewritten(self, view: View, argv: Sequence[str], env: Mapping[str, str]) -> Prepared:
-        places = {mount.target: str(mount.source) for mount in view.mounts}
+        places = {mount.target: str(mount.source / mount.beneath) for mount in view.mounts}
         places |= {target: str(path) for target, path in view.files.items() if target != "/etc/hosts"}
         text = "\n".join([*argv, *env.values()])
         for mount in view.mounts:
@@ -217,6 +236,10 @@ def _try_bubblewrap() -> tuple[Sandbox | None, str]:
         "/proc",
         "/bin/true",
     ]
+    # Older ones cannot be given what was checked; a path may lead elsewhere by the time they mount it.
+    known = subprocess.run([path, "--help"], capture_output=True, text=True, check=False).stdout
+    if "--bind-fd" not in known or "--size" not in known:
+        return None, "bubblewrap is too old (it needs --bind-fd and --size, as in 0.10)"
     failure = _failure(command)
     return (None, f"bubblewrap: {failure}") if failure else (Sandbox(Isolation.BUBBLEWRAP, bubblewrap=path), "")
 
@@ -242,7 +265,7 @@ def _failure(command: list[str], env: Mapping[str, str] | None = None) -> str:
 
 def mounts(view: View) -> list[dict[str, object]]:
     """The container's file system, in the order it is put together."""
-    targets = [mount.target for mount in view.mounts] + list(view.files)
+    targets = [_through_links(target) for target in [*(mount.target for mount in view.mounts), *view.files]]
     items: list[dict[str, object]] = []
     items += _host_tree(Path("/usr"), targets)
     for name in _TOP:
@@ -261,7 +284,7 @@ def mounts(view: View) -> list[dict[str, object]]:
         for name, to in (("fd", "/proc/self/fd"), ("stdin", "/proc/self/fd/0"), ("stdout", "/proc/self/fd/1"),
                          ("stderr", "/proc/self/fd/2"))
     ]  # fmt: skip
-    items.append({"type": "tmpfs", "target": "/dev/shm", "mode": 0o1777})
+    items.append({"type": "tmpfs", "target": "/dev/shm", "mode": 0o1777, "size": SHARED_MEMORY})
     items.append({"type": "proc", "target": "/proc"})
     if Path("/sys").is_dir():
         items.append({"type": "bind", "source": "/sys", "target": "/sys", "readonly": True})
@@ -273,9 +296,9 @@ def mounts(view: View) -> list[dict[str, object]]:
     for path in shown:
         if path not in hidden:
             items += _host_tree(path, targets)
-    for mount in sorted(view.mounts, key=lambda mount: mount.target):
-        item = {"type": "bind", "source": str(mount.source), "target": _through_links(mount.target)}
-        items.append(item | {"readonly": mount.readonly})
+    for mount in sorted(view.mounts, key=lambda mount: _through_links(mount.target)):
+        item: dict[str, object] = {"type": "bind", "source": str(mount.source), "target": _through_links(mount.target)}
+        items.append(item | {"readonly": mount.readonly} | ({"beneath": mount.beneath} if mount.beneath else {}))
     # A cache below /tmp would be covered by a volume at /tmp: the image's files go on top of it.
     items += [{"type": "bind", "source": str(path), "target": str(path), "readonly": True} for path in hidden]
     items += [
@@ -285,8 +308,8 @@ def mounts(view: View) -> list[dict[str, object]]:
 
 
 def _through_links(target: str) -> str:
-    """A mount point may not pass through the symlinks that the root itself has."""
-    target = "/" + target.strip("/")
+    """A mount point stays in the root, and may not pass through the symlinks that the root itself has."""
+    target = os.path.normpath("/" + target.strip("/"))
     return (
         f"/run{target.removeprefix('/var/run')}" if target == "/var/run" or target.startswith("/var/run/") else target
     )

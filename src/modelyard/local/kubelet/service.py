@@ -248,10 +248,20 @@ class Kubelet:
             worker.update(new.object | {"apiVersion": "v1", "kind": "Pod"})
             return
         assert self._around is not None
+        self._say_if_not_isolated(new.object)
         worker = PodWorker(new.object | {"apiVersion": "v1", "kind": "Pod"}, self._around, self._processes)
         self.workers[new.uid] = worker
         task = asyncio.create_task(self._live(worker), name=f"pod-{new.key}")
         self._tasks[new.uid] = task
+
+    def _say_if_not_isolated(self, pod: Object) -> None:
+        if self.sandbox is None or self.sandbox.mounts_are_real or (pod.get("status") or {}).get("startTime"):
+            return
+        message = (
+            f"nothing keeps this pod's programs from what the user of modelyard can do on this machine ({self.sandbox.why}); "
+            "run only what you trust, or install bubblewrap"
+        )
+        self.recorder.tell(pod | {"apiVersion": "v1", "kind": "Pod"}, "Warning", "NotIsolated", message)
 
     async def _live(self, worker: PodWorker) -> None:
         try:
@@ -306,13 +316,22 @@ class Kubelet:
         self._spawn(self.runtime.forget(identity))
 
     def _keeper_lost(self) -> None:
-        log.error("the keeper of the containers died; its containers died with it and are started again")
+        log.error(
+            "the line to the keeper of the containers is cut; if it died, its containers died with it and are started again"
+        )
         self._processes.clear()
 
         async def again() -> None:
-            await self.runtime.connect()
+            while True:
+                try:
+                    found = await self.runtime.connect()
+                    break
+                except (RuntimeError, NotRunning) as error:
+                    log.error("%s; trying again", error)
+                    await asyncio.sleep(1)
+            self._processes.update({process.identity: process for process in found})
             for worker in builtins.list(self.workers.values()):
-                worker.keeper_lost()
+                worker.line_restored(self._processes)
 
         self._spawn(again())
 
@@ -482,6 +501,9 @@ class Kubelet:
         if not item.alive:
             raise BadQuestion(f'container not found ("{container}")', 404)
         return item
+
+    async def abandon(self, done: asyncio.Future[int]) -> None:
+        await self.runtime.abandon(done)
 
     async def attach(self, namespace: str, pod: str, container: str, stdout: int, stderr: int) -> Attached:
         item = self._running(namespace, pod, container)

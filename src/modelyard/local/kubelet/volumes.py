@@ -260,16 +260,3 @@ def sources(pod: Object) -> set[tuple[str, str]]:
                 if reference.get(key):
                     found.add((kind, reference[key].get("name", "")))
     return found
-
-
-def sub_path(root: Path, relative: str, *, is_directory: bool = True) -> Path:
-    """A path inside a volume that cannot lead out of it; a missing one is made as a directory."""
-    if Path(relative).is_absolute() or ".." in Path(relative).parts:
-        raise ValueError(f"subPath {relative!r} must be relative and must not contain '..'")
-    path = root / relative
-    if not path.exists() and is_directory:
-        path.mkdir(parents=True, exist_ok=True)
-        path.chmod(0o777)
-    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
-        raise ValueError(f"subPath {relative!r} leads out of its volume")
-    return path

@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from modelyard.kube.kinds import Object
-from modelyard.local.kubelet import records
+from modelyard.local.kubelet import records, storage
 from modelyard.local.kubelet.container import ContainerWorker, Step
 from modelyard.local.kubelet.decisions import decide, stop_order
 from modelyard.local.kubelet.facts import containers
@@ -29,6 +29,10 @@ log = logging.getLogger(__name__)
 _SETTLE = 0.3
 """A ConfigMap made just before its pod may arrive just after it: not worth a warning."""
 _REFRESH = timedelta(seconds=60)
+_EVICTION_GRACE = 1.0
+_STORAGE_SECONDS = 1.0
+_STORAGE_SHARE = 20
+"""Of the time between two looks at a pod's storage, one part in so many may be spent on looking."""
 
 
 class PodState(StrEnum):
@@ -74,6 +78,7 @@ class PodWorker:
         self._refresh: datetime | None = None
         self._stale_volumes = False
         self._terminate: asyncio.Task[None] | None = None
+        self._storage: asyncio.Task[None] | None = None
         self._reported: Object = {}
         self.reported = asyncio.Event()
         """Set once it has said what it found."""
@@ -139,10 +144,18 @@ class PodWorker:
             worker.ended(exit)
             self._save()
 
-    def keeper_lost(self) -> None:
+    def line_restored(self, processes: dict[str, Process]) -> None:
+        """The line to the keeper was cut and is back: what still runs is kept, what the keeper does not know is lost."""
         for worker in self.workers.values():
-            if worker.record.current is not None and worker.record.current.finished is None:
+            if not worker.alive:
+                continue
+            process = processes.get(worker.identity)
+            if process is None:
                 worker.lost()
+            elif process.exit is not None:
+                worker.ended(process.exit)
+            elif worker.step is Step.IDLE:
+                worker.adopt(process, self.facts.pod_ip)
         self._wake.set()
 
     def wake(self) -> None:
@@ -179,6 +192,8 @@ class PodWorker:
 
     def _should_end(self) -> bool:
         if self._gone or self.pod["metadata"].get("deletionTimestamp") or self.facts.terminal:
+            return True
+        if self.facts.reason == "Evicted":
             return True
         if (self.pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
             return True
@@ -227,7 +242,24 @@ class PodWorker:
             if process is not None and worker.alive:
                 worker.adopt(process, address)
         self._save()
+        limited = storage.limits(self.pod)
+        if limited and self._storage is None:
+            self._storage = asyncio.create_task(self._watch_storage(limited), name=f"storage-{self.uid}")
         return PodState.RUNNING
+
+    async def _watch_storage(self, limited: dict[str, str]) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            message = await self._around.tools.offload(storage.over_limit, limited, self.directory / "volumes")
+            if self._should_end() or self.state is not PodState.RUNNING:
+                return
+            if message:
+                self.facts.reason, self.facts.message = "Evicted", message
+                self._around.tools.tell(self.pod, "Warning", "Evicted", message)
+                self._wake.set()
+                return
+            await asyncio.sleep(max(_STORAGE_SECONDS, _STORAGE_SHARE * (loop.time() - began)))
 
     async def _set_up_volumes(self, address: str) -> dict[str, Mounted]:
         try:
@@ -278,6 +310,8 @@ class PodWorker:
         meta, spec = self.pod["metadata"], self.pod["spec"]
         if self._gone:
             return 0.0
+        if self.facts.reason == "Evicted":
+            return _EVICTION_GRACE
         value = meta.get("deletionGracePeriodSeconds") if meta.get("deletionTimestamp") else None
         if value is None:
             value = spec.get("terminationGracePeriodSeconds")
@@ -309,6 +343,8 @@ class PodWorker:
 
     def clean(self) -> None:
         """Nothing of the pod stays on this machine."""
+        if self._storage is not None:
+            self._storage.cancel()
         self._volumes.remove()
         shutil.rmtree(self.directory, ignore_errors=True)
         self._around.addresses.take_back(self.uid)
@@ -358,6 +394,10 @@ class PodWorker:
 
     async def close(self) -> None:
         """Let go of the pod without stopping it."""
+        if self._storage is not None:
+            self._storage.cancel()
+            await asyncio.gather(self._storage, return_exceptions=True)
+            self._storage = None
         if self._terminate is not None:
             self._terminate.cancel()
             await asyncio.gather(self._terminate, return_exceptions=True)

@@ -632,7 +632,7 @@ async def test_a_lost_keeper_restarts_all_containers(story: Tell) -> None:
     one = story(simple())
     await one.until(is_ready)
     one.runtime.alive.clear()
-    one.worker.keeper_lost()
+    one.worker.line_restored({})
     await one.until(restarts(1))
     await one.until(is_ready)
 

@@ -10,10 +10,10 @@ import pytest
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Object
-from modelyard.local.kubelet import payload
+from modelyard.local.kubelet import paths, payload
 from modelyard.local.kubelet.facts import Node
 from modelyard.local.kubelet.payload import File
-from modelyard.local.kubelet.volumes import MountError, VolumeContext, Volumes, sources, sub_path
+from modelyard.local.kubelet.volumes import MountError, VolumeContext, Volumes, sources
 from tests.unit.local.kubelet.harness import FixedTokens, Objects, complete
 
 CLAIM: Object = {
@@ -174,15 +174,15 @@ def test_files_change_together_and_unchanged_ones_are_left_alone(tmp_path: Path)
 
 @pytest.mark.parametrize("relative", ["/etc", "../x", "a/../../x"])
 def test_a_sub_path_cannot_leave_its_volume(tmp_path: Path, relative: str) -> None:
-    with pytest.raises(ValueError, match="subPath"):
-        sub_path(tmp_path, relative)
+    with pytest.raises(paths.LeadsOut):
+        paths.open_beneath(str(tmp_path), relative, make="dir")
 
 
 def test_a_sub_path_through_a_link_cannot_leave_its_volume(tmp_path: Path) -> None:
     (tmp_path / "volume").mkdir()
     (tmp_path / "volume" / "out").symlink_to("/etc")
-    with pytest.raises(ValueError, match="leads out"):
-        sub_path(tmp_path / "volume", "out")
+    with pytest.raises(paths.LeadsOut):
+        paths.open_beneath(str(tmp_path / "volume"), "out", make="dir")
 
 
 def test_the_sources_of_a_pod_are_found_in_volumes_and_variables() -> None:

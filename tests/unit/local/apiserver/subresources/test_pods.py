@@ -39,6 +39,9 @@ class FakeAnswers:
         done.set_result(3)
         return done
 
+    async def abandon(self, done: asyncio.Future[int]) -> None:
+        done.cancel()
+
     async def attach(self, namespace: str, pod: str, container: str, stdout: int, stderr: int) -> Attached:
         os.write(stdout, f"at {container}".encode())
 
