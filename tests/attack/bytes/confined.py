@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 
+from modelyard.kube.builtin import ConfigMap
 from modelyard.local.apiserver import ApiServer
 from modelyard.local.apiserver.requests.messages import Request, UserInfo
 
@@ -37,9 +38,8 @@ def detonate(bomb: Callable[[], list[Request]]) -> None:
 
 async def _send(requests: list[Request]) -> list[int]:
     async with ApiServer() as server:
-        await server.client().send(
-            "POST", CONFIG_MAPS, body={"metadata": {"name": "prey"}, "data": {"a": "x" * 100_000}}
-        )
+        prey = {"metadata": {"name": "prey", "namespace": "default"}, "data": {"a": "x" * 100_000}}
+        await server.client().create(ConfigMap, prey)
         return [(await server.handle(request)).status for request in requests]
 
 

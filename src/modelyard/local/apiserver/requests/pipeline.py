@@ -10,7 +10,7 @@ from modelyard.kube.kinds import Kind, Object
 from modelyard.local.apiserver.documents import health, metrics
 from modelyard.local.apiserver.requests import bodies, negotiation, options, paths, problems, rendering
 from modelyard.local.apiserver.requests.hooks import Attributes
-from modelyard.local.apiserver.requests.messages import Reply, Request, UserInfo
+from modelyard.local.apiserver.requests.messages import ANONYMOUS, Reply, Request, UserInfo
 from modelyard.local.apiserver.requests.negotiation import Format
 from modelyard.local.apiserver.requests.paths import Target
 from modelyard.local.apiserver.requests.problems import Problem
@@ -82,6 +82,8 @@ class Pipeline:
         user = await server.hooks.authenticator.authenticate(request)
         target = paths.parse(request)
         entry["user"] = user.name
+        if user is not ANONYMOUS:
+            request.asked_by = user.name
         if target is None:
             await self._authorize(Attributes(user, request.method.lower(), request.path))
             return await self._document(request)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from aiohttp import WSMsgType, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from modelyard.local.apiserver.requests import problems
 from modelyard.local.apiserver.requests.bodies import MOST_BYTES
@@ -32,6 +34,7 @@ class Unusual:
             max_line_size=MOST_HEADER_BYTES,
             # As with Kubernetes, a packed body is not unpacked: nobody has said yet how large it may become.
             auto_decompress=False,
+            logger=_quiet_log(),
         )
 
     def protocol(self) -> asyncio.Protocol:
@@ -116,6 +119,13 @@ def _set_headers(response: web.StreamResponse, reply: Reply) -> None:
             headers[name] = value
         else:
             headers.add(name, value)
+
+
+def _quiet_log() -> logging.Logger:
+    """What aiohttp tells, but not what a client says wrongly: the client is told, and strangers could fill the log."""
+    log = logging.getLogger(f"{__name__}.aiohttp")
+    log.filters = [lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))]
+    return log
 
 
 def _readable(text: str) -> str:
