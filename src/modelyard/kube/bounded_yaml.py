@@ -27,7 +27,7 @@ def check(text: str | bytes) -> None:
             if anchor is not None:
                 sizes[anchor] = total - since
         elif isinstance(event, yaml.AliasEvent):
-            total += sizes.get(event.anchor, 1)
+            total += sizes.get(event.anchor or "", 1)
         elif isinstance(event, yaml.NodeEvent):
             if isinstance(event, yaml.CollectionStartEvent):
                 open_since.append((event.anchor, total))

@@ -56,7 +56,12 @@ def copies() -> list[Request]:
 
 
 def unknown_fields() -> list[Request]:
-    unknown = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "u"}, **{f"f{n}": 1 for n in range(100_000)}}
+    unknown = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "u"},
+        **{f"f{n}": 1 for n in range(100_000)},
+    }
     twice = ",".join(f'"f{number // 2}":1' for number in range(150_000))
     deep = '{"a":' * 190 + "{" + twice + "}" + "}" * 190
     return [

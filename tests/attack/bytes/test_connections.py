@@ -120,7 +120,9 @@ async def test_nonsense_leaves_no_traceback_in_the_log(
     flood: tuple[Flood, aiohttp.ClientSession, str], head: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     made, _, _ = flood
-    reader, writer = await asyncio.open_connection("127.0.0.1", made.port, ssl=made.context, server_hostname="localhost")
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", made.port, ssl=made.context, server_hostname="localhost"
+    )
     made.writers.append(writer)
     with caplog.at_level(logging.INFO):
         writer.write(head)

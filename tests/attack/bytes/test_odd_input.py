@@ -46,9 +46,7 @@ def deep_claims() -> str:
         pytest.param(request("POST", CONFIG_MAPS, b"a: !!bool x", "application/yaml"), 400, id="no bool"),
     ],
 )
-async def test_odd_input_is_refused_by_name(
-    asked: Request, status: int, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_odd_input_is_refused_by_name(asked: Request, status: int, caplog: pytest.LogCaptureFixture) -> None:
     async with ApiServer() as server:
         with caplog.at_level(logging.WARNING):
             reply = await server.handle(asked)

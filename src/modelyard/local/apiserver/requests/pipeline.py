@@ -128,7 +128,7 @@ class Pipeline:
         if request.path == "/metrics":
             server = self._server
             return metrics.reply(server.journal, server.store, server.registry)
-        return health.reply(request) or Reply(404, b"404 page not found\n", _TEXT)
+        return health.reply(request, self._server.store.failure) or Reply(404, b"404 page not found\n", _TEXT)
 
     async def _dispatch(self, exchange: Exchange) -> Reply:
         target, resource = exchange.target, exchange.resource
@@ -187,9 +187,7 @@ class Pipeline:
         bodies.check_size(request.body)
         try:
             content_type = request.headers.get("content-type", "")
-            value, duplicates = await bodies.aside(
-                request.body, lambda: bodies.decode_body(request.body, content_type)
-            )
+            value, duplicates = await bodies.aside(request.body, lambda: bodies.decode_body(request.body, content_type))
         except bodies.Unreadable as error:
             raise problems.bad_request(
                 f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {error} "

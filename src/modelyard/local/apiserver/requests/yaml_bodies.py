@@ -42,7 +42,7 @@ class _Loader(yaml.CSafeLoader):
             return result
         if isinstance(node, yaml.SequenceNode):
             return [self.value_of(item, f"{path}[{index}]") for index, item in enumerate(node.value)]
-        if node.tag.removeprefix(_TAG) in ("bool", "null", "int", "float"):
+        if isinstance(node, yaml.ScalarNode) and node.tag.removeprefix(_TAG) in ("bool", "null", "int", "float"):
             return _scalar(node)
         if node.tag.removeprefix(_TAG) in ("timestamp", "binary"):
             return node.value
