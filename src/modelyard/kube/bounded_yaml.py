@@ -27,6 +27,8 @@ def check(text: str | bytes) -> None:
             if anchor is not None:
                 sizes[anchor] = total - since
         elif isinstance(event, yaml.AliasEvent):
+            if any(anchor == event.anchor for anchor, _ in open_since):
+                raise TooMuch(f"anchor '{event.anchor}' value contains itself")
             total += sizes.get(event.anchor or "", 1)
         elif isinstance(event, yaml.NodeEvent):
             if isinstance(event, yaml.CollectionStartEvent):

@@ -113,9 +113,7 @@ def test_a_few_aliases_are_read() -> None:
     assert bounded_yaml.load("a: &a {x: 1}\nb: {<<: *a, y: 2}\n") == {"a": {"x": 1}, "b": {"x": 1, "y": 2}}
 
 
-@pytest.mark.parametrize("text", ["a: !!bool x", "a: 0b", "a: !!int x", "a: 2001-99-99", "a: &a [*a]", "a: {[]: 1}"])
+@pytest.mark.parametrize("text", ["a: !!bool x", "a: !!int x", "a: 2001-99-99", "a: &a [*a]", "a: {[]: 1}"])
 def test_a_value_that_cannot_be_read_is_an_error_of_yaml(text: str) -> None:
-    try:
+    with pytest.raises(yaml.YAMLError):
         bounded_yaml.load(text)
-    except yaml.YAMLError:
-        pass
