@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -187,7 +188,10 @@ class Pipeline:
         bodies.check_size(request.body)
         try:
             content_type = request.headers.get("content-type", "")
-            value, duplicates = await bodies.aside(request.body, lambda: bodies.decode_body(request.body, content_type))
+            if len(request.body) > bodies.LARGE:
+                value, duplicates = await asyncio.to_thread(bodies.decode_body, request.body, content_type)
+            else:
+                value, duplicates = bodies.decode_body(request.body, content_type)
         except bodies.Unreadable as error:
             raise problems.bad_request(
                 f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {error} "
