@@ -7,10 +7,16 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
+import msgspec
+
 from modelyard.kube.patches.errors import PatchError
 
 _INTEGER = re.compile(r"[+-]?[0-9]+").fullmatch
 _ABSENT: Final = object()
+MOST_COPIED = 3 * 1024 * 1024
+"""So many bytes may the copies of one patch add, as with Kubernetes."""
+MOST_MOVED = 2_000_000
+"""So many members of objects and lists may be put into another place on the way."""
 
 
 def json_patch(doc: Any, operations: Sequence[Any]) -> Any:
@@ -29,6 +35,7 @@ class _Document:
     def __init__(self, root: Any) -> None:
         self.root = root
         self._own: dict[int, Any] = {}
+        self._copied = self._moved = 0
 
     def do(self, operation: dict[str, Any]) -> None:
         kind = operation.get("op")
@@ -107,6 +114,7 @@ class _Document:
         )
         missing = f"copy operation does not apply: doc is missing from path: {source}: missing value"
         value = self._read(source, missing, f"error in copy for from: '{source}'")
+        self._spend(value)
         path = _text(operation, "path", "copy operation failed to decode path: missing value")
         missing = f"copy operation does not apply: doc is missing destination path: {path}: missing value"
         container, key = self._find(path, missing)
@@ -114,6 +122,15 @@ class _Document:
         self._own.clear()
         container, key = self._find(path, missing)
         self._insert(container, key, None if value is _ABSENT else value, "error while adding value during copy")
+
+    def _spend(self, value: Any) -> None:
+        """Counts what is copied: copies of copies grow exponentially."""
+        self._copied += len(msgspec.json.encode(None if value is _ABSENT else value))
+        if self._copied > MOST_COPIED:
+            raise PatchError(
+                f"Unable to complete the copy, the accumulated size increase of copy is {self._copied}, "
+                f"exceeding the limit {MOST_COPIED}"
+            )
 
     def _test(self, operation: dict[str, Any]) -> None:
         path = _text(
@@ -155,6 +172,9 @@ class _Document:
         if not isinstance(node, dict | list) or id(node) in self._own:
             return node
         copied = node.copy()
+        self._moved += len(copied)
+        if self._moved > MOST_MOVED:
+            raise PatchError("the patch copies and changes the same large parts too often")
         self._own[id(copied)] = copied
         return copied
 

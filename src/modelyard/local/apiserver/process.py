@@ -9,6 +9,7 @@ import contextlib
 import gc
 import logging
 import os
+import resource
 import secrets
 import signal
 import sys
@@ -84,6 +85,7 @@ async def serve(
 
     written = kubeconfig or directory / "kubeconfig"
     keep_small()
+    _allow_many_files()
     # The thread that writes to the disk needs the interpreter only for moments, and every request waits for it.
     sys.setswitchinterval(0.0005)
     stop = asyncio.Event()
@@ -106,6 +108,14 @@ async def serve(
         print(f"serving on {url}, kubeconfig: {written}", flush=True)
         on_ready()
         await stop.wait()
+
+
+def _allow_many_files() -> None:
+    """Each connection is a file; what is usual suffices for fewer clients than a busy laptop has."""
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 4096 if most == resource.RLIM_INFINITY else min(4096, most)
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 async def _listen(server: ApiServer, record: Path, host: str, port: int) -> str:

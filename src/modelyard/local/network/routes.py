@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 from modelyard.kube.kinds import Object
+from modelyard.local.apiserver.structural.patterns import pattern_problem, whole_matcher
 
 
 class PathKind(IntEnum):
@@ -80,10 +80,8 @@ def invalid_expressions(route: Route) -> list[str]:
     query = [(f"query parameter {name}", value) for name, (regex, value) in route.query.items() if regex]
     found = []
     for where, expression in (*paths, *headers, *query):
-        try:
-            re.compile(expression)
-        except (re.error, OverflowError, RecursionError) as error:
-            found.append(f"{where} {expression} is not a valid regular expression ({error}): correct it")
+        if problem := pattern_problem(expression):
+            found.append(f"{where} {expression} is not a valid regular expression ({problem}): correct it")
     return found
 
 
@@ -137,14 +135,14 @@ def _matches(route: Route, method: str, path: str, headers: Mapping[str, str], q
             prefix = route.path.rstrip("/")
             fits = not prefix or path == prefix or path.startswith(prefix + "/")
         case PathKind.REGEX:
-            fits = re.fullmatch(route.path, path) is not None
+            fits = bool(whole_matcher(route.path)(path))
     return fits and _values_match(route.headers, headers) and _values_match(route.query, query)
 
 
 def _values_match(wanted: Mapping[str, tuple[bool, str]], given: Mapping[str, str]) -> bool:
     for name, (regex, value) in wanted.items():
         found = given.get(name)
-        if found is None or (re.fullmatch(value, found) is None if regex else found != value):
+        if found is None or (not whole_matcher(value)(found) if regex else found != value):
             return False
     return True
 

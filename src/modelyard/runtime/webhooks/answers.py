@@ -105,7 +105,7 @@ def _converted(by_kind: Mapping[str, Conversion], obj: Any, wanted: str) -> Obje
 def _review(body: bytes, kind: str, group: str, versions: tuple[str, ...]) -> tuple[Object, Object]:
     try:
         review = msgspec.json.decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadReview(f"the body is not JSON: {error}") from None
     if not isinstance(review, dict) or review.get("kind") != kind:
         raise BadReview(f"the body is not of kind {kind}")

@@ -98,6 +98,8 @@ async def test_a_handler_that_fails_denies_with_its_reason_and_no_traceback() ->
     ("body", "said"),
     [
         (b"{", "not JSON"),
+        pytest.param(b"[" * 100_000, "not JSON", id="deep"),
+        (b'{"kind":"\xff"}', "not JSON"),
         (b"[]", "not of kind AdmissionReview"),
         (b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v9"}', "not understood"),
         (b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}', "no request"),

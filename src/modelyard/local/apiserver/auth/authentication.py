@@ -40,6 +40,8 @@ class TokenAuthenticator:
         if request.user is not None:
             return request.user
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if not token.isascii():
+            raise unauthorized()
         if scheme.lower() == "bearer" and token.strip():
             return self._bearer(token.strip())
         if request.certificate is not None:

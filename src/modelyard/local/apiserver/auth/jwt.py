@@ -63,7 +63,7 @@ class SigningKey:
                 raise BadToken(f"the token is signed with {algorithm}, not {self.algorithm}")
             self._check(head.encode(), _decode(signature))
             return msgspec.json.decode(_decode(payload), type=Claims)
-        except (msgspec.DecodeError, InvalidSignature, UnicodeEncodeError):
+        except (msgspec.DecodeError, InvalidSignature, UnicodeError, RecursionError):
             raise BadToken("the token's signature or content is not valid") from None
 
     def _check(self, data: bytes, signature: bytes) -> None:

@@ -24,6 +24,10 @@ class CelRuntimeError(Exception):
     """An evaluation that failed; the text is what Kubernetes' interpreter says."""
 
 
+class CelBudgetExceeded(CelRuntimeError):
+    """An expression takes more steps than one may."""
+
+
 @dataclass(frozen=True, slots=True)
 class Expression:
     """A compiled expression."""
@@ -39,7 +43,12 @@ class Expression:
 
     def evaluate(self, activation: Any) -> Any:
         """A Python value. Raises `CelRuntimeError`."""
-        result = self.program.eval(activation)
+        try:
+            result = self.program.eval(activation)
+        except RuntimeError as error:
+            if "budget exceeded" in str(error):
+                raise CelBudgetExceeded("operation cancelled: actual cost limit exceeded") from None
+            raise
         value = result.value()
         # Asking for the type costs as much as the evaluation; only a text can be an error.
         if type(value) is str and result.type() == cel.Type.ERROR:

@@ -16,7 +16,7 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
 
 from modelyard.kube.quantities import parse
-from modelyard.local.apiserver.structural.patterns import matcher
+from modelyard.local.apiserver.structural.patterns import is_quick, matcher
 
 _T = cel.Type
 _OPAQUE = _T.Map(_T.STRING, _T.DYN)
@@ -72,11 +72,22 @@ def _flatten(values: Sequence[Any]) -> list[Any]:
 
 
 def _find(text: str, pattern: str) -> str:
-    match = re.search(pattern, text) if matcher(pattern)(text) else None
+    if not matcher(pattern)(text):
+        return ""
+    _check_quick(text, pattern)
+    match = re.search(pattern, text)
     return match[0] if match else ""
 
 
+def _check_quick(text: str, pattern: str) -> None:
+    if not is_quick(pattern, len(text)):
+        raise ValueError("the pattern repeats too much to be searched for here: use matches, or repeat no groups")
+
+
 def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
+    if not matcher(pattern)(text):
+        return []
+    _check_quick(text, pattern)
     found = [match[0] for match in re.finditer(pattern, text)]
     return found if limit < 0 else found[:limit]
 

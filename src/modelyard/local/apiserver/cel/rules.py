@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
 
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.cel.environments import (
+    CelBudgetExceeded,
     CelRuntimeError,
     CelSyntaxError,
     Environment,
@@ -37,6 +39,8 @@ from modelyard.local.apiserver.requests.problems import (
 from modelyard.local.apiserver.structural import Node, read_schema, resolve_field_path
 
 _MAX_MESSAGE = 5 * 1024
+_SECONDS = 2.0
+"""How long the rules of one write may take: others wait meanwhile."""
 
 
 @dataclass(slots=True)
@@ -91,9 +95,28 @@ class RuleValidator:
 
     def validate(self, obj: Any, old: Any = None, path: str = "") -> list[Cause]:
         """`old` is None on create. Rules that failed before on a value that did not change do not fail the write."""
-        causes: list[Cause] = []
-        _validate(self._root, obj, old, path, (obj, old), causes)
-        return causes
+        causes = _Causes(monotonic() + _SECONDS)
+        try:
+            _validate(self._root, obj, old, path, (obj, old), causes)
+        except _Over as over:
+            causes.append(over.cause)
+        return list(causes)
+
+
+class _Causes(list[Cause]):
+    """What was found, and until when more may be looked for."""
+
+    def __init__(self, end: float) -> None:
+        super().__init__()
+        self.end = end
+
+
+class _Over(Exception):
+    """The rules take more than they may; the rest of them is not looked at."""
+
+    def __init__(self, cause: Cause) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 def compile_validator(schema: Node, *, resource: bool = True) -> RuleValidator | None:
@@ -194,7 +217,7 @@ def _compile(text: str, environment: Environment, variables: Mapping[str, Node],
     return environment.converting(expression, conversions(expression.syntax, variables))
 
 
-def _validate(node: _Node, value: Any, old: Any, path: str, anchor: tuple[Any, Any] | None, out: list[Cause]) -> None:
+def _validate(node: _Node, value: Any, old: Any, path: str, anchor: tuple[Any, Any] | None, out: _Causes) -> None:
     """`anchor` is the nearest value, this or around it, whose old counterpart is known."""
     if value is None:
         return
@@ -217,7 +240,7 @@ def _validate_object(
     old: Object | None,
     path: str,
     anchor: tuple[Any, Any] | None,
-    out: list[Cause],
+    out: _Causes,
 ) -> None:
     for name, child in value.items():
         below = node.properties.get(name)
@@ -235,10 +258,13 @@ def _key(element: Any, keys: tuple[str, ...]) -> str:
     return go_value([element.get(key) for key in keys]) if type(element) is dict else ""
 
 
-def _evaluate(node: _Node, value: Any, old: Any, path: str, anchor: tuple[Any, Any] | None, out: list[Cause]) -> None:
+def _evaluate(node: _Node, value: Any, old: Any, path: str, anchor: tuple[Any, Any] | None, out: _Causes) -> None:
     environment = node.environment
     if environment is None:
         return
+    if monotonic() > out.end:
+        why = "validation failed due to running out of cost budget, no further validation rules will be run"
+        raise _Over(invalid_value(path or "<nil>", node.type_name, why))
     variables = {"self": value if node.view is None else node.view(value)}
     if old is not None:
         variables["oldSelf"] = old if node.old_view is None else node.old_view(old)
@@ -260,6 +286,9 @@ def _evaluate(node: _Node, value: Any, old: Any, path: str, anchor: tuple[Any, A
             program = rule.without_old or program
         try:
             holds = program.evaluate(activation)
+        except CelBudgetExceeded as error:
+            why = f"{error}: no further validation rules will be run due to call cost exceeding limit for rule"
+            raise _Over(invalid_value(shown, node.type_name, f"{why}: {rule.title}")) from None
         except CelRuntimeError as error:
             out.append(invalid_value(shown, node.type_name, _failure(str(error), rule)))
             continue

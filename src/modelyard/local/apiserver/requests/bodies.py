@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,11 +17,16 @@ from modelyard.local.apiserver.requests.protobuf import NotReadable, decode_prot
 from modelyard.local.apiserver.storage.store import encode
 
 MOST_BYTES = 3 * 1024 * 1024
+LARGE = 256 * 1024
 MOST_DEPTH = 200
+MOST_CONTAINERS = 100_000
+"""How many objects and lists a body may hold: each of them is looked at many times on its way to the disk."""
+MOST_DUPLICATES = 1000
 _SHOWN = 30
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
+_Answer = TypeVar("_Answer")
 _decoder = msgspec.json.Decoder()
 _POSITION = re.compile(r"byte (\d+)")
 
@@ -58,6 +64,11 @@ def unsupported(accepted: Sequence[str], given: str = "") -> Problem:
     return problems.unsupported_media_type(message)
 
 
+async def aside(body: bytes, work: Callable[[], _Answer]) -> _Answer:
+    """Does what takes long for a large body in a thread, so that others get their answers meanwhile."""
+    return await asyncio.to_thread(work) if len(body) > LARGE else work()
+
+
 def decode_body(body: bytes, content_type: str) -> tuple[Any, list[str]]:
     """The value of a JSON or YAML body, and the paths of keys given twice. Raises Unreadable, or a Problem for other types."""
     kind = media_type(content_type)
@@ -86,22 +97,24 @@ def decode_json(body: bytes) -> tuple[Any, list[str]]:
 
 
 def _duplicates(body: bytes) -> list[str]:
-    found: list[str] = []
+    """The paths of keys that are given twice, the first of them only: an answer names no more."""
+    left = MOST_DUPLICATES
 
     def paths(pairs: list[tuple[str, Any]]) -> Any:
         # Inner objects come first; each hands its findings up, relative to itself.
+        nonlocal left
         names: dict[str, Any] = {}
         mine: list[str] = []
         for name, value in pairs:
-            if name in names:
+            if name in names and left:
+                left -= 1
                 mine.append(name)
             names[name] = value
-            mine.extend(f"{name}{path}" for path in _handed_up(value))
+            if type(value) is _Found or type(value) is list:
+                mine.extend(f"{name}{path}" for path in _handed_up(value))
         return _Found(mine)
 
-    value = json.loads(body, object_pairs_hook=paths)
-    found.extend(path.removeprefix(".") for path in _handed_up(value))
-    return found
+    return [path.removeprefix(".") for path in _handed_up(json.loads(body, object_pairs_hook=paths))]
 
 
 class _Found(list[str]):
@@ -112,7 +125,12 @@ def _handed_up(value: Any) -> list[str]:
     if isinstance(value, _Found):
         return [f".{path}" for path in value]
     if isinstance(value, list):
-        return [f"[{index}]{path}" for index, item in enumerate(value) for path in _handed_up(item)]
+        return [
+            f"[{index}]{path}"
+            for index, item in enumerate(value)
+            if type(item) is _Found or type(item) is list
+            for path in _handed_up(item)
+        ]
     return []
 
 
@@ -120,9 +138,12 @@ def _check_depth(body: bytes, value: Any) -> None:
     if body.count(b"{") + body.count(b"[") <= MOST_DEPTH:
         return
     level = [value]
-    depth = 0
+    depth = seen = 0
     while level:
         depth += 1
+        seen += len(level)
+        if seen > MOST_CONTAINERS:
+            raise problems.too_large(f"the body holds more than {MOST_CONTAINERS} objects and lists")
         if depth > MOST_DEPTH:
             raise Unreadable(f"it is nested more than {MOST_DEPTH} levels deep")
         nested: list[Any] = []

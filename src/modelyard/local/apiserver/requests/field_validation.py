@@ -14,6 +14,8 @@ from modelyard.local.apiserver.requests.bodies import RepeatedLine, repeated
 from modelyard.local.apiserver.requests.hooks import FieldValidation
 from modelyard.local.apiserver.served.resources import ServedResource
 
+MOST_FINDINGS = 100
+"""So many unknown or repeated fields are told of; Kubernetes stops there too."""
 _OBJECT_META = "meta/v1.ObjectMeta"
 
 
@@ -34,7 +36,7 @@ class FieldChecks:
         applied: bool = False,
     ) -> list[str]:
         """Drops unknown fields in place. Strict: the first writes are refused with all of them; Warn: their texts come back."""
-        texts = self.findings(resource, obj, duplicates, applied=applied)
+        texts = self.findings(resource, obj, duplicates[:MOST_FINDINGS], applied=applied)[:MOST_FINDINGS]
         if not texts or mode == "Ignore":
             return []
         if mode == "Strict":
@@ -113,8 +115,11 @@ def _walk(schema: Schema, value: Any, path: str, duplicates: Collection[str], ou
             if known is None:
                 if values is None:
                     if fields and not schema.preserve_unknown:
-                        out.append(_unknown(f"{path}.{name}" if path else name))
-                        gone = [*(gone or ()), name]
+                        if len(out) < MOST_FINDINGS:
+                            out.append(_unknown(f"{path}.{name}" if path else name))
+                        if gone is None:
+                            gone = []
+                        gone.append(name)
                     continue
                 known = values
             container = type(child) is dict or type(child) is list

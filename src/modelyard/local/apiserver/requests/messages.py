@@ -39,6 +39,8 @@ class Request:
     certificate: bytes | None = None
     """The client certificate (DER) that the TLS layer verified against our CA."""
     remote: str = ""
+    asked_by: str = ""
+    """Who that is, once it is proven; empty for strangers. Doors divide their room by it."""
 
     def param(self, name: str, default: str = "") -> str:
         """The first value of a query parameter."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from modelyard.kube.kinds import Kind, Object
@@ -13,6 +14,8 @@ from modelyard.local.apiserver.requests.messages import Request
 from modelyard.local.apiserver.requests.problems import Cause, field_forbidden, invalid_value, not_supported
 
 APPLY = "application/apply-patch+yaml"
+_INTEGER = re.compile(r"[-+]?[0-9]+")
+_LONGEST_NUMBER = 40
 _VALIDATIONS: dict[str, FieldValidation] = {"": "Warn", "Warn": "Warn", "Strict": "Strict", "Ignore": "Ignore"}
 
 
@@ -163,10 +166,7 @@ def _delete_body(request: Request) -> Object:
 def _delete_query(request: Request) -> Object:
     given: Object = {}
     if grace := request.param("gracePeriodSeconds"):
-        try:
-            given["gracePeriodSeconds"] = int(grace)
-        except ValueError:
-            raise problems.bad_request(f'strconv.ParseInt: parsing "{grace}": invalid syntax') from None
+        given["gracePeriodSeconds"] = read_integer(grace)
     if policy := request.param("propagationPolicy"):
         given["propagationPolicy"] = policy
     if "orphanDependents" in request.query:
@@ -210,12 +210,8 @@ def list_options(request: Request, *, watch: bool) -> ListOptions:
     )
     initial = request.flag("sendInitialEvents") if "sendInitialEvents" in request.query else None
     _refuse("ListOptions", (_watch_causes if watch else _list_causes)(version, match, token, initial))
-    if version and not version.isdecimal():
-        quoted = problems.go_quote(version)
-        message = f"resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: invalid syntax"
-        raise (
-            problems.custom(500, "", message) if watch else problems.bad_request(f"invalid resource version: {message}")
-        )
+    if version and (why := version_problem(version)):
+        raise problems.custom(500, "", why) if watch else problems.bad_request(f"invalid resource version: {why}")
     return ListOptions(
         labels, fields,
         limit=limit,
@@ -230,14 +226,28 @@ def list_options(request: Request, *, watch: bool) -> ListOptions:
     )  # fmt: skip
 
 
+def version_problem(text: str) -> str:
+    """Why a resource version cannot be read, in Go's words; empty where it can."""
+    plain = text.isascii() and text.isdecimal()
+    if plain and len(text) <= _LONGEST_NUMBER and int(text) < 2**64:
+        return ""
+    quoted = problems.go_quote(text)
+    why = "value out of range" if plain else "invalid syntax"
+    return f"resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: {why}"
+
+
 def _integer(request: Request, name: str) -> int | None:
     text = request.param(name)
-    if not text:
-        return None
-    try:
-        return int(text)
-    except ValueError:
-        raise problems.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+    return read_integer(text) if text else None
+
+
+def read_integer(text: str) -> int:
+    """A whole number of a query, as Go reads one. Raises 400."""
+    plain = _INTEGER.fullmatch(text)
+    if plain and len(text) <= _LONGEST_NUMBER and abs(number := int(text)) < 2**63:
+        return number
+    why = "value out of range" if plain else "invalid syntax"
+    raise problems.bad_request(f"strconv.ParseInt: parsing {problems.go_quote(text)}: {why}")
 
 
 def _list_causes(version: str, match: str, token: str, initial: bool | None) -> list[Cause]:

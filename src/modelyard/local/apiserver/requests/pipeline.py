@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from modelyard.kube.kinds import Kind, Object
 from modelyard.local.apiserver.documents import health, metrics
 from modelyard.local.apiserver.requests import bodies, negotiation, options, paths, problems, rendering
 from modelyard.local.apiserver.requests.hooks import Attributes
-from modelyard.local.apiserver.requests.messages import Reply, Request, UserInfo
+from modelyard.local.apiserver.requests.messages import ANONYMOUS, Reply, Request, UserInfo
 from modelyard.local.apiserver.requests.negotiation import Format
 from modelyard.local.apiserver.requests.paths import Target
 from modelyard.local.apiserver.requests.problems import Problem
@@ -82,6 +83,8 @@ class Pipeline:
         user = await server.hooks.authenticator.authenticate(request)
         target = paths.parse(request)
         entry["user"] = user.name
+        if user is not ANONYMOUS:
+            request.asked_by = user.name
         if target is None:
             await self._authorize(Attributes(user, request.method.lower(), request.path))
             return await self._document(request)
@@ -126,7 +129,7 @@ class Pipeline:
         if request.path == "/metrics":
             server = self._server
             return metrics.reply(server.journal, server.store, server.registry)
-        return health.reply(request) or Reply(404, b"404 page not found\n", _TEXT)
+        return health.reply(request, self._server.store.failure) or Reply(404, b"404 page not found\n", _TEXT)
 
     async def _dispatch(self, exchange: Exchange) -> Reply:
         target, resource = exchange.target, exchange.resource
@@ -180,11 +183,15 @@ class Pipeline:
 
     # Writes.
 
-    def _body(self, exchange: Exchange, kind: str) -> tuple[Object, list[str]]:
+    async def _body(self, exchange: Exchange, kind: str) -> tuple[Object, list[str]]:
         request = exchange.request
         bodies.check_size(request.body)
         try:
-            value, duplicates = bodies.decode_body(request.body, request.headers.get("content-type", ""))
+            content_type = request.headers.get("content-type", "")
+            if len(request.body) > bodies.LARGE:
+                value, duplicates = await asyncio.to_thread(bodies.decode_body, request.body, content_type)
+            else:
+                value, duplicates = bodies.decode_body(request.body, content_type)
         except bodies.Unreadable as error:
             raise problems.bad_request(
                 f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; {error} "
@@ -206,13 +213,13 @@ class Pipeline:
 
     async def _create(self, exchange: Exchange) -> Reply:
         write = exchange.write(options.write_options(exchange.request, "CreateOptions"), "")
-        obj, duplicates = self._body(exchange, exchange.resource.kind.kind)
+        obj, duplicates = await self._body(exchange, exchange.resource.kind.kind)
         obj = self._server.writes.accept(write, obj, duplicates)
         return self._written(exchange, await self._server.writes.create(write, obj))
 
     async def _update(self, exchange: Exchange) -> Reply:
         write = exchange.write(options.write_options(exchange.request, "UpdateOptions"))
-        obj, duplicates = self._body(exchange, exchange.resource.kind.kind)
+        obj, duplicates = await self._body(exchange, exchange.resource.kind.kind)
         writes = self._server.writes
         obj = writes.accept(write, obj, duplicates)
         writes.check_name(write, obj)
@@ -224,7 +231,9 @@ class Pipeline:
         write = exchange.write(options.write_options(exchange.request, "PatchOptions", patch_type))
         applying = patch_type == options.APPLY
         if applying:
-            transform = server.patches.apply(write, *patching.read_apply(exchange.request.body))
+            body = exchange.request.body
+            bodies.check_size(body)
+            transform = server.patches.apply(write, *await bodies.aside(body, lambda: patching.read_apply(body)))
         else:
             transform = server.patches.transform(write, exchange.request.body, patch_type)
         done = await server.writes.change(write, transform, options_kind="PatchOptions", applying=applying)
@@ -261,7 +270,7 @@ class Pipeline:
             applies = False
             if target.verb == "update":
                 write = exchange.write(options.write_options(request, "UpdateOptions"))
-                body, _ = self._body(exchange, "Scale")
+                body, _ = await self._body(exchange, "Scale")
                 change = scale.replacing(resource, body)
                 options_kind = "UpdateOptions"
             else:
@@ -321,7 +330,7 @@ class Pipeline:
             and "upgrade" not in request.headers.get("connection", "").lower()
         ):
             subresource = exchange.resource.subresources.get(target.subresource)
-            call.body, _ = self._body(exchange, subresource.kind if subresource else exchange.resource.kind.kind)
+            call.body, _ = await self._body(exchange, subresource.kind if subresource else exchange.resource.kind.kind)
             _check_namespace(call.body, target.namespace)
         answer = await handler(call)
         if isinstance(answer, Reply):

@@ -170,10 +170,18 @@ def apply_conflict(message: str, causes: Sequence[Cause]) -> Problem:
     return _problem(409, "Conflict", message, {"causes": [cause.to_dict() for cause in causes]})
 
 
+MOST_CAUSES = 1000
+"""So many reasons are told of; an answer must not be many times as large as its question."""
+
+
 def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> Problem:
     """The object breaks rules; the message lists the causes once each, in order."""
     title = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
+    more = len(causes) - MOST_CAUSES
+    causes = causes[:MOST_CAUSES] if more > 0 else causes
     texts = list(dict.fromkeys(str(cause) for cause in causes))
+    if more > 0:
+        texts.append(f"and {more} more")
     message = f"{title} {go_quote(name)} is invalid"
     if texts:
         message += ": " + (texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]")

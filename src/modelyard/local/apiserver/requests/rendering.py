@@ -191,12 +191,30 @@ def reply(body: bytes, format: Format, status: int = 200, headers: Sequence[tupl
     return Reply(status, body, format.media, list(headers))
 
 
+_MOST_WARNED = 4096
+_LONGEST_OF_MANY = 256
+
+
 def warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
-    """The texts as Warning headers, each once."""
+    """The texts as Warning headers, each once. Of many, long ones are cut and the last are left out, as Kubernetes does."""
+    texts = list(dict.fromkeys(warnings))
+    if sum(map(len, texts)) > _MOST_WARNED:
+        texts = _shortened(texts)
     headers: list[tuple[str, str]] = []
-    for text in dict.fromkeys(warnings):
+    for text in texts:
         # A header is one line of printable ASCII or UTF-8; everything else would end it early.
         clean = "".join(char if char.isprintable() else " " for char in text)
         escaped = clean.replace("\\", "\\\\").replace('"', '\\"')
         headers.append(("Warning", f'299 - "{escaped}"'))
     return headers
+
+
+def _shortened(texts: Sequence[str]) -> list[str]:
+    kept: list[str] = []
+    written = 0
+    for text in texts:
+        if written >= _MOST_WARNED:
+            break
+        kept.append(text[:_LONGEST_OF_MANY])
+        written += len(kept[-1])
+    return kept

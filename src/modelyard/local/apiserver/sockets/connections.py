@@ -38,7 +38,7 @@ class Keeper(Protocol):
     def date(self) -> bytes:
         """The time of day, as a header has it."""
 
-    def take_over(self) -> asyncio.Protocol:
+    def take_over(self, transport: asyncio.Transport) -> asyncio.Protocol:
         """Who answers what is not plain."""
 
     def joined(self, connection: Connection) -> None: ...
@@ -51,7 +51,7 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_begun", "_buffer", "_certificate", "_closing", "_head", "_heads", "_host", "_keeper", "_late", "_loop", "_paused", "_remote", "_since", "_size",
-        "_task", "_transport",
+        "_task", "_transport", "who",
     )  # fmt: skip
 
     def __init__(self, keeper: Keeper) -> None:
@@ -77,6 +77,8 @@ class Connection(asyncio.Protocol):
         """The name that was last found to be right."""
         self._certificate: bytes | None = None
         self._remote = ""
+        self.who = ""
+        """Who last proved to be someone on this connection; empty: nobody did."""
 
     # What the event loop calls.
 
@@ -165,7 +167,7 @@ class Connection(asyncio.Protocol):
     def _hand_over(self, buffer: bytes) -> None:
         self._closing = True
         self._keeper.left(self)
-        other = self._keeper.take_over()
+        other = self._keeper.take_over(self._transport)
         self._transport.set_protocol(other)
         other.connection_made(self._transport)
         other.data_received(buffer)
@@ -175,6 +177,8 @@ class Connection(asyncio.Protocol):
     async def _answer(self, request: Request, closes: bool) -> None:
         try:
             reply = await self._reply(request)
+            if request.asked_by:
+                self.who = request.asked_by
             if reply.upgrade is not None:
                 await self._speak_spdy(request, reply.upgrade)
                 return
@@ -305,8 +309,16 @@ class Connection(asyncio.Protocol):
             if spent > REQUEST_SECONDS and not self._late:
                 self._late = True
                 self._task.cancel()
-        elif spent > (BODY_SECONDS if self._begun is not None else IDLE_SECONDS):
+        elif spent > (BODY_SECONDS if self._begun is not None or not self.who else IDLE_SECONDS):
             self._transport.abort()
+
+    @property
+    def since(self) -> float:
+        """When it last began something; what is being answered counts as just begun."""
+        return self._since if self._task is None else self._loop.time()
+
+    def abort(self) -> None:
+        self._transport.abort()
 
     async def close(self, seconds: float) -> None:
         """Lets the answer under way get ready, for so many seconds."""

@@ -1,11 +1,13 @@
-"""Requests that are not plain: upgrades to web sockets, chunked and packed bodies, odd heads. By aiohttp."""
+"""Requests that are not plain: upgrades to web sockets, chunked bodies, odd heads. By aiohttp."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from aiohttp import WSMsgType, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from modelyard.local.apiserver.requests import problems
 from modelyard.local.apiserver.requests.bodies import MOST_BYTES
@@ -30,6 +32,9 @@ class Unusual:
             access_log=None,
             max_field_size=MOST_HEADER_BYTES,
             max_line_size=MOST_HEADER_BYTES,
+            # As with Kubernetes, a packed body is not unpacked: nobody has said yet how large it may become.
+            auto_decompress=False,
+            logger=_quiet_log(),
         )
 
     def protocol(self) -> asyncio.Protocol:
@@ -60,13 +65,13 @@ class Unusual:
             if length is not None and length > MOST_BYTES:
                 raise problems.too_large(f"limit is {MOST_BYTES}")
             async with asyncio.timeout(BODY_SECONDS):
-                body = await raw.content.read() if length is not None else await _read_limited(raw)
+                body = await _read_limited(raw)
         transport = raw.transport
         tls = transport.get_extra_info("ssl_object") if transport is not None else None
         certificate = tls.getpeercert(binary_form=True) if tls is not None else None
         return Request(
             raw.method, raw.rel_url.path, parse_query(raw.rel_url.raw_query_string),
-            {name.lower(): "\n".join(raw.headers.getall(name)) for name in raw.headers}, body, None, certificate, raw.remote or "",
+            {name.lower(): _readable("\n".join(raw.headers.getall(name))) for name in raw.headers}, body, None, certificate, raw.remote or "",
         )  # fmt: skip
 
     async def _send(self, raw: web.BaseRequest, reply: Reply) -> web.StreamResponse:
@@ -114,6 +119,18 @@ def _set_headers(response: web.StreamResponse, reply: Reply) -> None:
             headers[name] = value
         else:
             headers.add(name, value)
+
+
+def _quiet_log() -> logging.Logger:
+    """What aiohttp tells, but not what a client says wrongly: the client is told, and strangers could fill the log."""
+    log = logging.getLogger(f"{__name__}.aiohttp")
+    log.filters = [lambda record: not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))]
+    return log
+
+
+def _readable(text: str) -> str:
+    """A header's text, where bytes that are no UTF-8 are replaced: half of a character cannot be written anywhere."""
+    return text if text.isascii() else text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 async def _read_limited(raw: web.BaseRequest) -> bytes:

@@ -10,7 +10,7 @@ from modelyard.local.apiserver.requests.bodies import MOST_BYTES
 
 METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"))
 _MOST_HEADERS = 100
-_UNUSUAL = frozenset(("transfer-encoding", "upgrade", "content-encoding"))
+_UNUSUAL = frozenset(("transfer-encoding", "upgrade"))
 SPDY = "SPDY/3.1"
 _LENGTH = b"\r\nContent-Length: "
 _LINE = re.compile(rb"([A-Z]+) (/(?!/)[!\"$-~]*) HTTP/1\.1")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import resource
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from email.utils import formatdate
 from typing import TYPE_CHECKING
@@ -12,6 +14,7 @@ from urllib.parse import urlsplit
 
 from modelyard.local.apiserver.requests import problems
 from modelyard.local.apiserver.requests.messages import Reply, Request
+from modelyard.local.apiserver.sockets.arrivals import MOST_ARRIVING, Arrivals
 from modelyard.local.apiserver.sockets.connections import Connection
 from modelyard.local.apiserver.sockets.tls import Identity
 
@@ -22,6 +25,11 @@ _LAST_SECONDS = 1.0
 """How long answers under way may take when the server stops."""
 _CHECK_SECONDS = 5.0
 """How often connections are looked at for what takes too long."""
+_MOST_CONNECTIONS = 2000
+_MOST_UNUSUAL = 256
+"""How many connections may be such that something other than plain requests was asked for on them."""
+_OTHER_FILES = _MOST_UNUSUAL + MOST_ARRIVING + 128
+"""How many files and sockets of other kinds there may be."""
 _NAMES = frozenset(("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"))
 
 
@@ -42,7 +50,10 @@ class Door:
         self._port = port
         self._names = frozenset(name.lower() for name in (*names, host)) | _NAMES
         self._server: asyncio.Server | None = None
+        self._arrivals: Arrivals | None = None
         self._connections: set[Connection] = set()
+        self._handed_over: dict[asyncio.Transport, None] = {}
+        self._most = _most_connections()
         self._unusual: Unusual | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._second = 0
@@ -52,9 +63,8 @@ class Door:
         loop = asyncio.get_running_loop()
         names = [name for name in self._names if name not in ("0.0.0.0", "::")]
         context = self._identity.context(sorted(names))
-        self._server = await loop.create_server(
-            lambda: Connection(self), self._host, self._port, ssl=context, backlog=128
-        )
+        self._arrivals = Arrivals(context, lambda: Connection(self))
+        self._server = await loop.create_server(self._arrivals.protocol, self._host, self._port, backlog=128)
         self._timer = loop.call_later(_CHECK_SECONDS, self._check_times)
         host, port = self.address
         return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
@@ -72,6 +82,8 @@ class Door:
         self._server.close()
         if self._timer is not None:
             self._timer.cancel()
+        if self._arrivals is not None:
+            self._arrivals.close()
         await asyncio.gather(*(connection.close(_LAST_SECONDS) for connection in self._connections))
         if self._unusual is not None:
             await self._unusual.close(_LAST_SECONDS)
@@ -80,17 +92,38 @@ class Door:
         loop = asyncio.get_running_loop()
         for connection in list(self._connections):
             connection.check_time(loop.time())
+        self._drop_closed()
         self._timer = loop.call_later(_CHECK_SECONDS, self._check_times)
 
     # What connections ask.
 
     def joined(self, connection: Connection) -> None:
         self._connections.add(connection)
+        if len(self._connections) > self._most:
+            self._make_room(connection)
+
+    def _make_room(self, newcomer: Connection) -> None:
+        """Who has most connections loses one, the one that did nothing for longest: a flood displaces itself."""
+        shares = Counter(each.who for each in self._connections if each is not newcomer)
+        largest = max(shares.values())
+        crowd = [each for each in self._connections if each is not newcomer and shares[each.who] == largest]
+        min(crowd, key=lambda each: each.since).abort()
+
+    def _drop_closed(self) -> None:
+        for transport in [each for each in self._handed_over if each.is_closing()]:
+            del self._handed_over[transport]
 
     def left(self, connection: Connection) -> None:
         self._connections.discard(connection)
 
-    def take_over(self) -> asyncio.Protocol:
+    def take_over(self, transport: asyncio.Transport) -> asyncio.Protocol:
+        self._handed_over[transport] = None
+        if len(self._handed_over) > _MOST_UNUSUAL:
+            self._drop_closed()
+        if len(self._handed_over) > _MOST_UNUSUAL:
+            oldest = next(iter(self._handed_over))
+            del self._handed_over[oldest]
+            oldest.abort()
         if self._unusual is None:
             # Most servers never need it, and it takes its time and memory.
             from modelyard.local.apiserver.sockets.fallback import Unusual
@@ -116,6 +149,14 @@ class Door:
             origin_host = urlsplit(origin).hostname or ""
             if not (origin_host in self._names or _is_local(origin_host)):
                 raise problems.forbidden(None, "", f"requests from {problems.go_quote(origin)} are not served")
+
+
+def _most_connections() -> int:
+    """So many that files are left for the database, for those on their way in, and for calls of webhooks."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed == resource.RLIM_INFINITY:
+        return _MOST_CONNECTIONS
+    return max(32, min(_MOST_CONNECTIONS, allowed - _OTHER_FILES))
 
 
 def _host_of(header: str) -> str | None:

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +25,7 @@ INSERT INTO objects VALUES (0, '', '', 1, '');
 """The row of born 0 is not an object: its version is the last one that was given out, its key the program that wrote last."""
 _ROW = "(?,?,?,?,?)"
 _MOST_ROWS = 500
+_RESERVED_BYTES = 1024 * 1024
 
 Durability = Literal["full", "relaxed"]
 
@@ -37,6 +39,8 @@ class SQLiteJournal:
 
     def __init__(self, directory: Path, durable: Durability = "full") -> None:
         self._path = directory / "state.db"
+        self._reserved = directory / "reserve"
+        self._room_is_missing = False
         self._program = f"modelyard {version()}"
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = _locked(directory)
@@ -47,7 +51,9 @@ class SQLiteJournal:
                 self._open(exists, durable)
             except sqlite3.DatabaseError as error:
                 self._db.close()
-                raise StateUnusable(_damaged(self._path, error)) from error
+                why = _no_room(self._path) if _is_full(error) else _damaged(self._path, error)
+                raise StateUnusable(why) from error
+            self._reserve()
         except BaseException:
             os.close(self._lock)
             raise
@@ -79,7 +85,38 @@ class SQLiteJournal:
             self.close()
             raise StateUnusable(_damaged(self._path, error)) from error
 
+    def _reserve(self) -> bool:
+        """Keeps some room on the disk for deletions; whether it is there now."""
+        with suppress(OSError):
+            handle = os.open(self._reserved, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.posix_fallocate(handle, 0, _RESERVED_BYTES)
+            except OSError:
+                self._reserved.unlink()
+                return False
+            finally:
+                os.close(handle)
+            return True
+        return False
+
     def append(self, changes: Sequence[Change], version: int) -> None:
+        """Keeps changes. On a full disk what ends an object still finds room: nothing else makes any."""
+        try:
+            self._append(changes, version)
+        except sqlite3.OperationalError as error:
+            if not _is_full(error):
+                raise
+            self._room_is_missing = True
+            if not all(change.new is None or change.new.deleting for change in changes):
+                raise OSError(_no_room(self._path)) from error
+            self._reserved.unlink(missing_ok=True)
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._append(changes, version)
+        else:
+            if self._room_is_missing:
+                self._room_is_missing = not self._reserve()
+
+    def _append(self, changes: Sequence[Change], version: int) -> None:
         # Of an object that changed several times in a batch only the last state counts.
         last: dict[int, Stored | None] = {}
         for change in changes:
@@ -148,6 +185,14 @@ def _examine(path: Path) -> bool:
             "or use another state directory"
         )
     return True
+
+
+def _is_full(error: sqlite3.Error) -> bool:
+    return error.sqlite_errorcode in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
+
+
+def _no_room(path: Path) -> str:
+    return f"the disk that holds {path} is full: make room on it, or delete objects"
 
 
 def _damaged(path: Path, why: object) -> str:

@@ -212,6 +212,8 @@ class Store:
 
     def __init__(self, journal: Journal | None = None) -> None:
         self._journal = journal
+        self.failure = ""
+        """Why the last write could not be kept; empty where it could."""
         self._collections: dict[str, _Collection] = {}
         self._listeners: dict[str, list[Listener]] = {}
         self._everywhere: list[Listener] = []
@@ -375,6 +377,7 @@ class Store:
                 try:
                     await loop.run_in_executor(None, self._journal.append, changes, changes[-1].version)
                 except Exception as error:
+                    self.failure = str(error)
                     # Later writes in the queue may build on the ones that failed.
                     failed, self._queue = batch + self._queue, []
                     self._pending.clear()
@@ -382,6 +385,7 @@ class Store:
                         if not done.done():
                             done.set_exception(WriteFailed(str(error)))
                     continue
+                self.failure = ""
                 for change, done in batch:
                     subject = change.subject
                     key = (subject.storage, subject.key)

@@ -9,9 +9,11 @@ from typing import Any
 
 Matcher = Callable[[str], object]
 
-# A group that repeats may take Python's engine exponential time; long texts may take it quadratic time.
+# A group that repeats may take Python's engine exponential time; n repetitions take it time in the nth power of the text.
+_REPETITION = re.compile(r"[*+{]")
 _REPEATED_GROUP = re.compile(r"\)[*+{]")
 _LONG_TEXT = 1000
+_MOST_STEPS = 10_000_000
 _FOREIGN = re.compile(r"\\[pPzQEC]|\[\[?:|\(\?<|\(\?[a-zA-Z]*[UmsR]|\\x\{|&&|--|\|\||~~|\(\?[=!#]|\\[0-9]|\[[^]]*\[")
 
 _GO_WORDS = {
@@ -31,13 +33,23 @@ _GO_WORDS = {
 def matcher(pattern: str) -> Matcher:
     """A test whether the pattern matches anywhere in a text. An invalid pattern matches nothing."""
     safe = _re2(pattern)
-    if _FOREIGN.search(pattern) or _REPEATED_GROUP.search(pattern):
+    if _FOREIGN.search(pattern) or _REPEATED_GROUP.search(pattern) or len(_REPETITION.findall(pattern)) > 2:
         return safe
     try:
         fast = re.compile(_anchored(pattern), re.ASCII).search
     except re.error:
         return safe
     return lambda text: fast(text) if len(text) < _LONG_TEXT else safe(text)
+
+
+def is_quick(pattern: str, size: int) -> bool:
+    """Whether Python's engine, which can also say what matched, is done soon with a text of that size."""
+    return not _REPEATED_GROUP.search(pattern) and size ** len(_REPETITION.findall(pattern)) <= _MOST_STEPS
+
+
+def whole_matcher(pattern: str) -> Matcher:
+    """A test whether the pattern matches all of a text."""
+    return matcher(f"^(?:{pattern})$")
 
 
 def pattern_problem(pattern: str) -> str | None:

@@ -105,7 +105,7 @@ class _Compiler:
                     if value is None:
                         if not known[1]:
                             if known[2] is NO_DEFAULT:
-                                gone = gone if keep_nulls else [*(gone or ()), name]
+                                gone = gone if keep_nulls else _with(gone, name)
                             elif fill:
                                 obj[name] = deepcopy(known[2])
                     elif type(value) in _CONTAINERS and (found := known[0](value)):
@@ -118,7 +118,7 @@ class _Compiler:
                             if fill:
                                 obj[name] = deepcopy(additional_default)
                         elif null_goes:
-                            gone = [*(gone or ()), name]
+                            gone = _with(gone, name)
                     elif type(value) in _CONTAINERS and (found := settle_additional(value)):
                         unknown = _extend(unknown, name, found)
                 elif open_ended:
@@ -126,8 +126,8 @@ class _Compiler:
                     if type(value) in _CONTAINERS and (found := strip(value)):
                         unknown = _extend(unknown, name, found)
                 elif not preserve:
-                    unknown = [*(unknown or ()), name]
-                    gone = [*(gone or ()), name]
+                    unknown = _with(unknown, name)
+                    gone = _with(gone, name)
             if gone is not None:
                 for name in gone:
                     del obj[name]
@@ -157,6 +157,16 @@ def _null_default(node: Node) -> Any:
     return NO_DEFAULT if node.nullable else default_of(node)
 
 
+def _with(names: list[str] | None, name: str) -> list[str]:
+    if names is None:
+        return [name]
+    names.append(name)
+    return names
+
+
 def _extend(unknown: list[str] | None, prefix: str, found: list[str]) -> list[str]:
     paths = [prefix + path if path.startswith("[") else f"{prefix}.{path}" for path in found]
-    return paths if unknown is None else unknown + paths
+    if unknown is None:
+        return paths
+    unknown.extend(paths)
+    return unknown

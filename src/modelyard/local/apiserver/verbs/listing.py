@@ -7,13 +7,16 @@ import base64
 import json
 from bisect import bisect_left
 from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
 
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.requests import problems, rendering
 from modelyard.local.apiserver.requests.hooks import Hooks
 from modelyard.local.apiserver.requests.messages import Reply, Request
 from modelyard.local.apiserver.requests.negotiation import Format
-from modelyard.local.apiserver.requests.options import ListOptions
+from modelyard.local.apiserver.requests.options import ListOptions, version_problem
 from modelyard.local.apiserver.requests.problems import Problem
 from modelyard.local.apiserver.served.resources import ServedResource
 from modelyard.local.apiserver.storage.store import Store, Stored, encode
@@ -43,13 +46,21 @@ def decode_token(token: str) -> tuple[int, str]:
     except (ValueError, TypeError) as error:
         raise problems.bad_request(f"invalid continue token: continue key is not valid: {error}") from None
     try:
-        value = json.loads(raw)
-        version, start = value["rv"], value["start"]
-        if value["v"] != "meta.k8s.io/v1" or type(version) is not int or not isinstance(start, str) or not version:
-            raise ValueError("it is not one of this server's")
-    except (ValueError, KeyError, TypeError) as error:
+        value = _tokens.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise problems.bad_request(f"invalid continue token: continue key is not valid: {error}") from None
-    return version, start
+    if value.v != "meta.k8s.io/v1" or not value.rv:
+        raise problems.bad_request("invalid continue token: continue key is not valid: it is not one of this server's")
+    return value.rv, value.start
+
+
+class _Token(msgspec.Struct):
+    v: str
+    rv: Annotated[int, msgspec.Meta(ge=-1, le=2**63 - 1)]
+    start: str
+
+
+_tokens = msgspec.json.Decoder(_Token)
 
 
 class Lists:
@@ -80,12 +91,8 @@ class Lists:
     async def get(self, resource: ServedResource, namespace: str, name: str, request: Request, format: Format) -> Reply:
         version = request.param("resourceVersion")
         if version and version != "0":
-            if not version.isdecimal():
-                quoted = problems.go_quote(version)
-                message = (
-                    f"resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: invalid syntax"
-                )
-                raise problems.custom(500, "", message)
+            if why := version_problem(version):
+                raise problems.custom(500, "", why)
             await self.reach(int(version))
         stored = self._store.get(resource.storage, namespace, name)
         stale = self._faults.stale_version(resource.kind.resource)

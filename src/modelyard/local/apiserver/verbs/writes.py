@@ -10,7 +10,7 @@ from modelyard.kube.kinds import Kind, Object
 from modelyard.local.apiserver.requests import problems, rendering
 from modelyard.local.apiserver.requests.hooks import Admission, Attributes, Hooks, Operation
 from modelyard.local.apiserver.requests.messages import UserInfo
-from modelyard.local.apiserver.requests.options import WriteOptions
+from modelyard.local.apiserver.requests.options import WriteOptions, version_problem
 from modelyard.local.apiserver.requests.problems import Cause, Problem
 from modelyard.local.apiserver.served.resources import ServedResource
 from modelyard.local.apiserver.storage.store import Stale, Store, Stored, TooLarge, WriteFailed, decode, encode
@@ -189,7 +189,7 @@ class Writes:
                 raise self._exists(resource, name, existing, generated=bool(prefix))
             return Written(await self._as_stored(resource, obj), created=True)
         version = metadata.get("resourceVersion") or ""
-        if version.isdecimal() and int(version):
+        if version.strip("0") and not version_problem(version):
             # Any other version cannot be read, and so is as good as none.
             raise problems.custom(500, "", "resourceVersion should not be set on objects to be created")
         if existing is not None:
@@ -273,7 +273,7 @@ class Writes:
                 cause = problems.invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
                 kind = Kind(resource.kind.group, resource.kind.version, resource.kind.plural, resource.kind.plural)
                 raise problems.invalid(kind, write.name, [cause])
-        elif not wanted.isdecimal():
+        elif version_problem(wanted):
             raise _unreadable_version(wanted)
         elif int(wanted) != current.version:
             raise problems.conflict(resource.kind, write.name)
@@ -297,7 +297,7 @@ class Writes:
             why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise problems.conflict(resource.kind, write.name, why)
         version = obj["metadata"].get("resourceVersion")
-        if version and not version.isdecimal():
+        if version and version_problem(version):
             raise _unreadable_version(version)
         resource.strategy.set_aside(obj)
         if not applying:
@@ -425,7 +425,7 @@ def _finishes_deletion(new: Object, old: Object) -> bool:
 
 
 def _unreadable_version(text: str) -> Problem:
-    return problems.custom(500, "", f"strconv.ParseUint: parsing {problems.go_quote(text)}: invalid syntax")
+    return problems.custom(500, "", version_problem(text).partition(": ")[2].partition(": ")[2].partition(": ")[2])
 
 
 def _unique(causes: list[Cause]) -> list[Cause]:

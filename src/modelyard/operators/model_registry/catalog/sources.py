@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from modelyard.kube import bounded_yaml
 from modelyard.kube.kinds import Object
 from modelyard.kube.objects import labels_of, name_of
 
@@ -53,8 +54,8 @@ def without_default_catalog(text: str) -> str | None:
     Lines are taken out of the text as it is, so that comments and keys that we do not know stay.
     """
     try:
-        root = yaml.compose(text, Loader=yaml.CSafeLoader)
-        data = yaml.load(text, Loader=yaml.CSafeLoader)
+        root = bounded_yaml.compose(text)
+        data = bounded_yaml.load(text)
     except yaml.YAMLError:
         return None
     if not isinstance(root, yaml.MappingNode) or not isinstance(data, dict):
@@ -93,7 +94,7 @@ def _is_default(entry: Any) -> bool:
 
 def _says(text: str, wanted: dict[Any, Any]) -> bool:
     try:
-        return bool(yaml.load(text, Loader=yaml.CSafeLoader) == wanted)
+        return bool(bounded_yaml.load(text) == wanted)
     except yaml.YAMLError:
         return False
 
