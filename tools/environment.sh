@@ -19,9 +19,14 @@ trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 clean_up
 
-# uv takes pip's settings for an index and for a company's certificates, as it does where images are built.
-[ -n "${UV_DEFAULT_INDEX:-}" ] || [ -z "${PIP_INDEX_URL:-}" ] || export UV_DEFAULT_INDEX="$PIP_INDEX_URL"
-[ -n "${SSL_CERT_FILE:-}" ] || [ -z "${PIP_CERT:-}" ] || export SSL_CERT_FILE="$PIP_CERT"
+# uv takes the user's settings for pip (variables and pip.conf: index, proxy, a company's certificates) as it does where images
+# are built. Any Python can tell them, also one that is too old for the rest.
+take_settings() {
+  if settings=$("$1" -c 'import runpy, sys; runpy.run_path(sys.argv[1], run_name="__main__")' \
+    src/modelyard/local/images/installer.py 2>/dev/null); then
+    eval "$settings"
+  fi
+}
 
 fill() {  # fill UV ENVIRONMENT
   "$1" pip sync --quiet --python "$2/bin/python" requirements.lock
@@ -29,6 +34,7 @@ fill() {  # fill UV ENVIRONMENT
 }
 
 if new_enough "$venv/bin/python" && [ -x "$venv/bin/uv" ]; then
+  take_settings "$venv/bin/python"
   fill "$venv/bin/uv" "$venv"
   exit 0
 fi
@@ -57,6 +63,7 @@ else
 fi
 [ -n "$python" ] || say "needs Python 3.11 or newer, found ${found:-none}; asking uv for Python 3.12"
 
+take_settings "${python:-$helper}"
 if [ -n "$needs_own_uv" ]; then
   "${python:-$helper}" -m venv "$tools"
   "$tools/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --requirement tools/uv.lock
@@ -65,6 +72,7 @@ fi
 # Relocatable: nothing in it may remember the name under which it was filled.
 "$uv" venv --quiet --relocatable --python "${python:-3.12}" "$new" \
   || fail "could not make an environment with Python ${python:-3.12}; name another one: make PYTHON=/path/to/python3.12"
+[ -n "${python:-$helper}" ] || take_settings "$new/bin/python"
 fill "$uv" "$new"
 if [ -e "$venv" ] || [ -h "$venv" ]; then
   say "replacing $venv, whose Python is gone, too old or without our packages"

@@ -44,6 +44,22 @@ async def test_busybox_is_the_shell_of_this_machine(ground: Plane) -> None:
     assert "the shell and programs of this machine" in dict(await ground.events("box"))["ImageSubstituted"]
 
 
+async def test_alpine_is_a_shell_too(ground: Plane) -> None:
+    await ground.pod("alpine", {"image": "alpine:3.20", "args": ["sh", "-c", "echo $((6 * 7))"]}, restartPolicy="Never")
+    pod = await ground.finished("alpine")
+    assert pod["status"]["phase"] == "Succeeded"
+    assert await ground.log("alpine") == "42\n"
+
+
+async def test_hashicorps_http_echo_answers_with_its_text(ground: Plane) -> None:
+    probe = {"httpGet": {"path": "/", "port": 5678}, "periodSeconds": 1}
+    container = {"image": "hashicorp/http-echo:1.0", "args": ["-text=hello there"], "readinessProbe": probe}
+    await ground.pod("echo", container)
+    pod = await ground.ready("echo")
+    async with aiohttp.ClientSession() as session, session.get(f"http://{pod['status']['podIP']}:5678/") as response:
+        assert (await response.text()).strip() == "hello there"
+
+
 async def test_a_recipe_in_a_file_is_enough_to_run_an_image(ground: Plane) -> None:
     folder = ground.directory / "images.d"
     (folder / "code").mkdir()

@@ -16,6 +16,14 @@ from tests.e2e.conftest import wait_until
 
 ROOT = Path(__file__).parents[2]
 _NEEDED = ("sh", "rm", "mv", "dirname", "env", "make", "touch", "mkdir", "sleep")
+_FILES = (
+    "Makefile",
+    "pyproject.toml",
+    "requirements.lock",
+    "tools/environment.sh",
+    "tools/uv.lock",
+    "src/modelyard/local/images/installer.py",
+)
 _OLD = """#!/bin/sh
 # Says that it is Python 3.10, and does nothing else.
 [ "$1" = -c ] || {{ echo "an old interpreter was run: $*" >&2; exit 9; }}
@@ -29,6 +37,7 @@ exec {python} "$@"
 _UV = """#!/bin/sh
 # Stands for uv: makes a folder as an environment, and blocks while it fills that.
 echo "uv $*" >> {log}
+echo "index=${{UV_DEFAULT_INDEX:-}} ca=${{SSL_CERT_FILE:-}} proxy=${{HTTPS_PROXY:-}}" >> {log}
 for last; do :; done
 case "$1" in
   venv) mkdir -p "$last/bin" ;;
@@ -44,9 +53,10 @@ class Checkout:
         self.folder = folder / "checkout"
         self.log = folder / "uv.log"
         self.path = folder / "bin"
+        self.environment: dict[str, str] = {}
         self.path.mkdir()
-        (self.folder / "tools").mkdir(parents=True)
-        for name in ("Makefile", "pyproject.toml", "requirements.lock", "tools/environment.sh", "tools/uv.lock"):
+        for name in _FILES:
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.folder / name)
         for name in _NEEDED:
             found = shutil.which(name)
@@ -70,7 +80,7 @@ class Checkout:
         return subprocess.Popen(
             ["make", ".venv/.ready", *words],
             cwd=self.folder,
-            env={"PATH": str(self.path), "HOME": str(self.folder)},
+            env={"PATH": str(self.path), "HOME": str(self.folder), **self.environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -175,3 +185,33 @@ def test_an_environment_with_an_old_python_is_replaced_however_new_its_stamp_is(
     assert code == 0, said
     assert "replacing .venv" in said
     assert not (folder / "bin/python").exists()
+
+
+@pytest.mark.parametrize("old", [False, True], ids=["new python", "old python, and uv brings a new one"])
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({"PIP_INDEX_URL": "https://pip/simple"}, "index=https://pip/simple"),
+        ({"PIP_INDEX_URL": "https://pip", "UV_DEFAULT_INDEX": "https://uv"}, "index=https://uv "),
+        ({"PIP_CERT": "/ca of/pip.pem"}, "ca=/ca of/pip.pem"),
+        ({"REQUESTS_CA_BUNDLE": "/requests.pem"}, "ca=/requests.pem"),
+        ({"PIP_PROXY": "http://proxy:1"}, "proxy=http://proxy:1"),
+        ({"PIP_CONFIG_FILE": "pip.conf"}, "index=https://file/simple ca=/file.pem proxy=http://file:1"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else "",
+)
+def test_settings_for_pip_are_uvs_too(checkout: Checkout, old: bool, variables: dict[str, str], told: str) -> None:
+    if old:
+        checkout.old("python3", complete=False)
+    else:
+        checkout.program("python3", _NEW.format(python=sys.executable))
+    settings = "[global]\nindex-url = https://file/simple\ncert = /file.pem\nproxy = http://file:1\n"
+    (checkout.folder / "pip.conf").write_text(settings)
+    # Settings of this machine would be in the way.
+    checkout.environment = {"PIP_CONFIG_FILE": "/dev/null"} | variables
+    checkout.uv("exit 0")
+    code, said = checkout.make()
+    assert code == 0, said
+    heard = [line for line in checkout.log.read_text().splitlines() if line.startswith("index=")]
+    assert heard
+    assert all(told in line for line in heard), heard

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -250,3 +253,11 @@ def test_the_command_says_in_one_line_what_the_server_refuses(
     assert "MLflow resource name must be 'mlflow'" in said
     assert "Traceback" not in said
     assert len(said.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("given", ["-f /dev/stdin < {file}", "-f <(cat {file})", "-f - < {file}"])
+def test_the_command_reads_pipes_and_process_substitutions(given: str) -> None:
+    words = f"{sys.executable} -m modelyard.cli.main plan --offline {given.format(file=QUICKSTART)}"
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=120, env=dict(os.environ))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "MLflow" in done.stdout

@@ -5,20 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from greetings_operator.api import GREETING
 from modelyard.cli import status
+from modelyard.cli.files import read_all
 from modelyard.cli.main import main
+from modelyard.cli.offline import offline_server
 from modelyard.cli.output import show
 from modelyard.cli.survey import Node
 from modelyard.kube import builtin
+from modelyard.kube.client import Client
 from modelyard.local.apiserver import ApiServer
 from modelyard.local.apiserver.process import kubeconfig_text
 from modelyard.local.laptop.layout import Layout, State
+from modelyard.operators.registry import load
 
+QUICKSTART = Path(__file__).parents[3] / "examples/quickstart.yaml"
 LONG = "no recipe for image example/mlflow: " + "a laptop cluster runs only images that it has a recipe for, " * 5
 
 
@@ -122,6 +128,51 @@ async def laptop_with(server: ApiServer, tmp_path: Path) -> Layout:
     server.admit_token("t")
     layout.kubeconfig.write_text(kubeconfig_text(url, server.root_certificate(), "t"))
     return layout
+
+
+@pytest.fixture
+async def platform(tmp_path: Path) -> AsyncIterator[tuple[Client, list[str]]]:
+    """A cluster with MLflow's kinds and no controller, and the words that name it."""
+    async with offline_server(load(["mlflow"], {})) as server:
+        layout = await laptop_with(server, tmp_path)
+        client = server.client()
+        yield client, ["--kubeconfig", str(layout.kubeconfig)]
+        await client.close()
+
+
+async def test_a_resource_that_no_controller_has_seen_ends_with_3(
+    platform: tuple[Client, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    client, where = platform
+    assert await asyncio.to_thread(main, ["status", *where]) == 0
+    (kind,) = [kind for kind in await client.discover() if kind.kind == "MLflow"]
+    (resource,) = [each for each in read_all([QUICKSTART]) if each["kind"] == "MLflow"]
+    await client.create(kind, resource)
+    capsys.readouterr()
+    assert await asyncio.to_thread(main, ["status", *where]) == 3
+    assert "MLflow mlflow" in capsys.readouterr().out
+
+
+async def test_a_kind_that_is_misspelled_ends_with_1_and_a_proposal(
+    platform: tuple[Client, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert await asyncio.to_thread(main, ["status", "mlfow", *platform[1]]) == 1
+    said = capsys.readouterr().err
+    assert "did you mean mlflow" in said
+    assert len(said.splitlines()) == 1
+
+
+async def test_plan_ends_with_1_where_the_namespace_is_missing(
+    platform: tuple[Client, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(
+        "apiVersion: mlflow.kubeflow.org/v1\nkind: MLflowConfig\nmetadata: {name: mlflow, namespace: nowhere}\n"
+        "spec: {artifactRootSecret: mlflow-artifact-connection}\n"
+    )
+    assert await asyncio.to_thread(main, ["plan", "-f", str(file), *platform[1]]) == 1
+    said = capsys.readouterr()
+    assert "there is no namespace nowhere" in said.out + said.err
 
 
 def test_piped_output_has_no_colours(root: Node, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,9 +1,12 @@
-"""How uv reaches a package index: with the user's settings for pip, and what its failures mean in words."""
+"""How uv reaches a package index: with the user's settings for pip, and what its failures mean in words.
+
+`tools/environment.sh` runs this file by itself, so it imports nothing of ours."""
 
 from __future__ import annotations
 
 import configparser
 import os
+import shlex
 import ssl
 import sys
 from collections.abc import Mapping, Sequence
@@ -46,6 +49,13 @@ def installer_environment(environ: Mapping[str, str]) -> dict[str, str]:
     for name in _FOREIGN:
         env.pop(name, None)
     return env
+
+
+def shell_commands(environ: Mapping[str, str]) -> str:
+    """What makes a shell's environment the installer's."""
+    wanted = installer_environment(environ)
+    changed = [f"export {name}={shlex.quote(value)}" for name, value in wanted.items() if environ.get(name) != value]
+    return "\n".join([*changed, *(f"unset {name}" for name in environ if name not in wanted)])
 
 
 def _pip_settings(environ: Mapping[str, str]) -> dict[str, str]:
@@ -92,3 +102,7 @@ def explain_failure(said: Sequence[str]) -> str:
             f"and start the cluster again ({words})"
         )
     return words
+
+
+if __name__ == "__main__":
+    print(shell_commands(os.environ))

@@ -163,7 +163,8 @@ def _mysql(source: Source) -> tuple[Callable[[bool], Session], Dialect]:
     address = found["address"] or "127.0.0.1:3306"
     host, port = ("localhost", "3306") if found["net"] == "unix" else _host_and_port(address)
     target = MysqlTarget(
-        user=user,
+        # The address has no escapes of its own; the operator writes a colon in a user's name so, for it would end the name.
+        user=user.replace("%3A", ":"),
         password=password,
         host=host,
         port=int(port) if port.isdigit() else 3306,
