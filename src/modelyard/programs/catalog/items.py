@@ -22,7 +22,16 @@ _TEXTS = ("description", "readme", "maturity", "provider", "logo", "license", "l
 _LISTS = ("language", "tasks", "validatedTasks")
 _TIMES = ("createTimeSinceEpoch", "lastUpdateTimeSinceEpoch")
 _MODEL_KEYS = {"name", "externalId", "servingConfig", "customProperties", "artifacts", *_TEXTS, *_LISTS, *_TIMES}
-_ARTIFACT_KEYS = {"artifactType", "name", "externalId", "description", "uri", "metricsType", "customProperties", *_TIMES}
+_ARTIFACT_KEYS = {
+    "artifactType",
+    "name",
+    "externalId",
+    "description",
+    "uri",
+    "metricsType",
+    "customProperties",
+    *_TIMES,
+}
 _FIELD_NAMES = {
     "licenseLink": "license_link",
     "libraryName": "library_name",
@@ -214,14 +223,23 @@ def mcp_server(entry: Any, source: str) -> Item:
     doc["customProperties"] = flags | given
     tools = _tools(mapping.get("tools"), where)
     doc["toolCount"] = len(tools)
-    fields = _fields(
-        doc, ("source_id", "tags", "transports", *(key for key in _SERVER_TEXTS if key not in _TIMES))
-    ) | {"base_name": name}
+    fields = _fields(doc, ("source_id", "tags", "transports", *(key for key in _SERVER_TEXTS if key not in _TIMES))) | {
+        "base_name": name
+    }
     searched = [name, *(str(doc.get(key, "")) for key in ("displayName", "description", "provider"))]
     searched += doc.get("tags", [])
     custom = custom_values(doc["customProperties"])
     return Item(
-        identity, Asset.MCP_SERVERS, source, name, doc, fields, custom, (), "\n".join(searched).lower(), {"tools": tools}
+        identity,
+        Asset.MCP_SERVERS,
+        source,
+        name,
+        doc,
+        fields,
+        custom,
+        (),
+        "\n".join(searched).lower(),
+        {"tools": tools},
     )
 
 
