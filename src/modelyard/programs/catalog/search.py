@@ -137,13 +137,14 @@ def _array(comparison: Comparison, stored: Sequence[Any]) -> bool:
 
 def ordered(
     rows: Iterable[T], order: str, descending: bool, *, default: str, words: Mapping[str, Callable[[T], Any]]
-) -> list[tuple[tuple[Any, ...], T]]:
+) -> list[tuple[Any, T]]:
     """Rows with their sort keys: those without the value come last in both directions."""
     value = words.get(order or default)
     found = list(rows)
     if value is None:
         value = _property_order(found, order)
-    present, absent = [], []
+    present: list[tuple[Any, T]] = []
+    absent: list[tuple[Any, T]] = []
     for row in found:
         key = value(row)
         (absent if key is None else present).append((key, row))
