@@ -150,7 +150,7 @@ def ordered(
         (absent if key is None else present).append((key, row))
     present.sort(key=lambda pair: (pair[0], pair[1].id), reverse=descending)
     absent.sort(key=lambda pair: pair[1].id, reverse=descending)
-    return [*present, *absent]
+    return present + absent
 
 
 def _property_order(rows: Sequence[T], order: str) -> Callable[[T], Any]:
