@@ -62,7 +62,7 @@ class AuthOptions(Model):
 
     mode: Literal["disabled", "token"] | None = None
     secret_name: str | None = None
-    enable_k8s_token_auth: bool | None = None
+    enable_k8s_token_auth: bool | None = msgspec.field(default=None, name="enableK8sTokenAuth")
 
 
 class AutoscalerOptions(Model):
@@ -289,7 +289,7 @@ class RayClusterStatus(Model):
 class RayCluster(Resource, kw_only=True):
     """A Ray cluster: a head and its workers."""
 
-    spec: RayClusterSpec
+    spec: RayClusterSpec | None = None
     status: RayClusterStatus | None = None
 
 
@@ -373,7 +373,7 @@ class OldRayClusterStatus(Model):
 class OldRayCluster(Resource, kw_only=True):
     """A Ray cluster as v1alpha1 has it."""
 
-    spec: OldRayClusterSpec
+    spec: OldRayClusterSpec | None = None
     status: OldRayClusterStatus | None = None
 
 
