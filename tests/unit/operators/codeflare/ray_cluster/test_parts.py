@@ -87,7 +87,7 @@ def test_scenario_5_enable_ingress_is_refused() -> None:
 
 
 def test_groups_without_a_ray_container_are_refused() -> None:
-    bare = {"spec": {"headGroupSpec": {}, "workerGroupSpecs": [{}]}}
+    bare: Object = {"spec": {"headGroupSpec": {}, "workerGroupSpecs": [{}]}}
     assert [error.field for error in spec_errors(bare)] == [
         "spec.headGroupSpec.template.spec.containers",
         "spec.workerGroupSpecs.0.template.spec.containers",
