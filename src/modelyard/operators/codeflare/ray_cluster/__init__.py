@@ -1,0 +1,1 @@
+"""What a RayCluster needs around it; the pods are made by KubeRay."""

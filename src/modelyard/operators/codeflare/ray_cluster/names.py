@@ -1,0 +1,78 @@
+"""The names of what is made for one RayCluster."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from modelyard.kube.kinds import Kind, Object
+from modelyard.kube.objects import annotations_of, name_of, namespace_of
+
+RayCluster = Kind("ray.io", "v1", "RayCluster", "rayclusters")
+"""Someone else's kind: KubeRay defines it."""
+CONTROLLER = "codeflare-raycluster-controller"
+FINALIZER = "ray.openshift.ai/oauth-finalizer"
+VERSION = "ray.openshift.ai/version"
+"""Annotation: a cluster that has it uses names with a digest."""
+CLUSTER_NAME = "ray.openshift.ai/cluster-name"
+CLUSTER_NAMESPACE = "ray.openshift.ai/cluster-namespace"
+
+
+@dataclass(frozen=True)
+class Names:
+    cluster: str
+    namespace: str
+    hashed: bool = True
+
+    @classmethod
+    def of(cls, cluster: Object) -> Names:
+        return cls(name_of(cluster), namespace_of(cluster), VERSION in annotations_of(cluster))
+
+    @property
+    def binding(self) -> str:
+        return self._name(f"{self.cluster}-{self.namespace}-auth")
+
+    @property
+    def account(self) -> str:
+        return self._name(f"{self.cluster}-oauth-proxy")
+
+    @property
+    def oauth_service(self) -> str:
+        return self._name(f"{self.cluster}-oauth")
+
+    @property
+    def serving_certificate(self) -> str:
+        return self._name(f"{self.cluster}-proxy-tls-secret")
+
+    @property
+    def oauth_config(self) -> str:
+        return self._name(f"{self.cluster}-oauth-config")
+
+    @property
+    def ca(self) -> str:
+        return self._name(f"{self.cluster}-ca-secret") if self.hashed else f"ca-secret-{self.cluster}"
+
+    @property
+    def head_policy(self) -> str:
+        return self._name(f"{self.cluster}-head")
+
+    @property
+    def workers_policy(self) -> str:
+        return self._name(f"{self.cluster}-workers")
+
+    @property
+    def dashboard(self) -> str:
+        return f"ray-dashboard-{self.cluster}"
+
+    @property
+    def client(self) -> str:
+        return f"rayclient-{self.cluster}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {CLUSTER_NAME: self.cluster}
+
+    def _name(self, text: str) -> str:
+        if not self.hashed:
+            return text
+        return f"{text}-{hashlib.sha256(f'{CONTROLLER}{text}'.encode()).hexdigest()[:8]}"
