@@ -190,3 +190,37 @@ def children(laptop: Laptop, namespace: str) -> set[str]:
     """The pods and claims that these objects brought with them."""
     found = [each["metadata"] for each in laptop.get("pods,pvc", "-A")["items"]]
     return {each["name"] for each in found if each["namespace"] in (HOME, namespace)}
+
+
+def test_what_a_user_defines_can_be_made_deleted_and_defined_again(laptop: Laptop, ns: str) -> None:
+    names = {"plural": "gadgets", "singular": "gadget", "kind": "Gadget"}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "gadgets.ending.example.com"},
+        "spec": WIDGETS | {"names": names},
+    }
+    gadget = {"apiVersion": "ending.example.com/v1", "kind": "Gadget", "metadata": {"name": NAME, "namespace": ns}}
+    for _ in range(2):
+        laptop.kubectl("apply", "-f", "-", input=listed([definition]))
+        laptop.kubectl("wait", "crd/gadgets.ending.example.com", "--for=condition=Established", "--timeout=30s")
+        laptop.apply(json.dumps(gadget))
+        laptop.kubectl("delete", "gadget", NAME, "-n", ns, "--timeout=30s", timeout=60)
+        laptop.apply(json.dumps(gadget))
+        laptop.kubectl("delete", "crd", "gadgets.ending.example.com", "--timeout=30s", timeout=60)
+        said = laptop.kubectl("get", "--raw", "/apis/ending.example.com/v1/gadgets", code=None)
+        assert "could not find the requested resource" in said
+
+
+def test_mlflow_comes_back_after_its_claim_was_deleted(laptop: Laptop) -> None:
+    mlflow = examples()["MLflow"]
+    laptop.apply(json.dumps(mlflow))
+    laptop.kubectl("wait", "mlflow/mlflow", "--for=condition=Available", "--timeout=90s")
+    claims = [claim["metadata"] for claim in laptop.get("pvc", "-A")["items"]]
+    home = next(claim["namespace"] for claim in claims if claim["name"] == "mlflow-pvc")
+    laptop.kubectl("delete", "mlflow", "mlflow", "--timeout=60s", timeout=90)
+    laptop.kubectl("delete", "pvc", "mlflow-pvc", "-n", home, "--timeout=60s", timeout=90)
+    laptop.apply(json.dumps(mlflow))
+    laptop.kubectl("wait", "mlflow/mlflow", "--for=condition=Available", "--timeout=90s")
+    laptop.kubectl("delete", "mlflow", "mlflow", "--timeout=60s", timeout=90)
+    laptop.kubectl("delete", "pvc", "mlflow-pvc", "-n", home, "--timeout=60s", timeout=90)

@@ -31,7 +31,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     operators_argument(parser)
     settings_argument(parser)
     parser.add_argument(
-        "--watch-namespace", metavar="NAMESPACE", help="act on this namespace only, with Roles instead of ClusterRoles"
+        "--watch-namespace",
+        metavar="NAMESPACE",
+        help="act on this namespace only: a ClusterRole for what has no namespace, Roles for all else",
     )
     parser.add_argument(
         "--only",

@@ -71,11 +71,18 @@ def test_what_uninstalling_deletes_holds_no_users_data(printed: Any) -> None:
     assert not kinds & {"CustomResourceDefinition", "Namespace"}
 
 
-def test_limited_to_a_namespace_fewer_rights_are_cluster_wide(printed: Any) -> None:
-    def rules(objects: list[dict[str, Any]]) -> int:
-        return sum(len(obj["rules"]) for obj in of(objects, "ClusterRole"))
+@pytest.mark.parametrize(
+    "resource", ["configmaps", "pods/log", "endpoints", "routes/custom-host", "modelregistries/finalizers", "secrets"]
+)
+def test_limited_to_a_namespace_no_registry_right_on_what_is_namespaced_is_cluster_wide(
+    printed: Any, resource: str
+) -> None:
+    def resources(kind: str) -> set[str]:
+        objects = printed("--operators", "model-registry", "--only", "rbac", "--watch-namespace", "team-a")
+        return {each for obj in of(objects, kind) for rule in obj["rules"] for each in rule.get("resources", ())}
 
-    assert rules(printed("--only", "rbac", "--watch-namespace", "team-a")) <= rules(printed("--only", "rbac"))
+    assert resource not in resources("ClusterRole")
+    assert resource in resources("Role")
 
 
 def test_the_arguments_of_the_process_are_ones_that_run_takes(printed: Any) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +20,8 @@ _STEADY = 30.0
 _TRIES = 3
 """A part that ends so often before it was ever ready cannot start."""
 _LAST_BYTES = 8192
+_LOG_BYTES, _LOG_LOOK = 20 << 20, 30.0
+"""A log that is longer than this begins anew, looked at so often."""
 STOP_SECONDS = 40.0
 READY_VARIABLE = "MODELYARD_READY_FD"
 
@@ -67,6 +71,7 @@ class Supervisor:
 
     async def __aenter__(self) -> Supervisor:
         self._tasks = [asyncio.create_task(self._keep(part), name=f"part-{part.name}") for part in self.parts]
+        self._tasks.append(asyncio.create_task(self._keep_logs_short(), name="logs"))
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -124,6 +129,12 @@ class Supervisor:
             self._report(part.name, f"{said}: {why}" if why else said)
             await asyncio.sleep(delay)
             delay = min(delay * 2, _LAST_DELAY)
+
+    async def _keep_logs_short(self) -> None:
+        while True:
+            for log in self._logs.glob("*.log"):
+                await asyncio.to_thread(shorten, log)
+            await asyncio.sleep(_LOG_LOOK)
 
     async def _run_once(self, part: Part) -> None:
         reader, writer = os.pipe()
@@ -183,11 +194,26 @@ def last_line(log: Path, begin: int = 0) -> str:
     """What was written last, after the first bytes; of a traceback that is the exception."""
     try:
         with log.open("rb") as source:
-            source.seek(max(begin, source.seek(0, os.SEEK_END) - _LAST_BYTES))
+            end = source.seek(0, os.SEEK_END)
+            source.seek(max(begin if begin <= end else 0, end - _LAST_BYTES))
             lines = source.read(_LAST_BYTES).decode(errors="replace").splitlines()
     except OSError:
         return ""
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def shorten(log: Path, most: int = _LOG_BYTES) -> None:
+    """A log that has become too long goes on as an empty one, and what it held is kept beside it once. Whoever writes it has it
+    open for appending, so nobody needs to open it again."""
+    before = log.with_name(f"{log.name}.1")
+    with suppress(FileNotFoundError):
+        if log.stat().st_size <= most:
+            return
+        try:
+            shutil.copy(log, before)
+        except OSError:
+            before.unlink(missing_ok=True)  # The disk is full: space counts more than old lines.
+        os.truncate(log, 0)
 
 
 def explain(error: BaseException) -> str:

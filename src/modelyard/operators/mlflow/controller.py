@@ -100,20 +100,22 @@ def mlflow_controller(settings: Settings) -> Controller:
 
 _READ = ("get", "list", "watch")
 _GRANTED = (
-    Permission(("",), ("namespaces",), _READ),
-    Permission(("",), ("secrets",), _READ, names=("mlflow-artifact-connection",)),
-    Permission(("mlflow.kubeflow.org",), ("mlflowconfigs",), _READ),
-    Permission(("mlflow.kubeflow.org",), ("experiments",), ("get", "list", "update")),
-    Permission((MLFLOW.group,), ("mlflows/finalizers",), ("update",)),
-    Permission((builtin.ClusterRole.group,), (builtin.ClusterRole.plural,), ("create",)),
+    Permission(("",), ("namespaces",), _READ, everywhere=True),
+    Permission(("",), ("secrets",), _READ, names=("mlflow-artifact-connection",), everywhere=True),
+    Permission(("mlflow.kubeflow.org",), ("mlflowconfigs",), _READ, everywhere=True),
+    Permission(("mlflow.kubeflow.org",), ("experiments",), ("get", "list", "update"), everywhere=True),
+    Permission((MLFLOW.group,), ("mlflows/finalizers",), ("update",), everywhere=True),
+    Permission((builtin.ClusterRole.group,), (builtin.ClusterRole.plural,), ("create",), everywhere=True),
     Permission(
         (builtin.ClusterRole.group,),
         (builtin.ClusterRole.plural, builtin.ClusterRoleBinding.plural),
         ("update", "patch", "delete"),
         names=("mlflow", "mlflow-gc"),
+        everywhere=True,
     ),
 )
-"""What the roles that we make grant, as the API lets nobody grant what they do not have; and of all roles, only our own to change."""
+"""What the roles that we make grant, as the API lets nobody grant what they do not have; and of all roles, only our own to change. An MLflow
+belongs to no namespace and serves them all, so they hold in the whole cluster."""
 
 
 def reconcile_mlflow(mlflow: MLflow, world: World, settings: Settings) -> Desired | Hold:

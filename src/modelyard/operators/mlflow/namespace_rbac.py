@@ -37,6 +37,7 @@ def namespace_controller(settings: Settings) -> Controller:
                 (builtin.ClusterRole.plural,),
                 ("bind",),
                 names=(settings.view_role, settings.edit_role),
+                everywhere=True,
             ),
             Permission(
                 (builtin.RoleBinding.group,),

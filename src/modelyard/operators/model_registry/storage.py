@@ -47,6 +47,7 @@ def storage_controller(settings: Settings) -> Controller:
                 ("customresourcedefinitions/status",),
                 ("patch",),
                 names=(CRD,),
+                everywhere=True,
             ),
         ],
         predecessor=predecessor(settings),

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import msgspec
 
+from modelyard.kube import builtin
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.objects import annotations_of, name_of, namespace_of, spec_of, status_of
 from modelyard.kube.openshift import is_openshift
@@ -25,6 +26,7 @@ from modelyard.operators.model_registry.conversion import (
     oauth_of,
     with_kept,
 )
+from modelyard.operators.model_registry.database import references
 from modelyard.operators.model_registry.facts import PLAIN_HTTP
 from modelyard.operators.model_registry.observe import doubtful_fields
 from modelyard.operators.model_registry.rules import collisions, name_errors, spec_errors
@@ -62,10 +64,11 @@ def webhooks(settings: Settings) -> list[Webhook]:
             "vmodelregistry.opendatahub.io",
             "validating",
             f"/validate-{path}",
-            lambda request: check(request, settings),
+            lambda request: validate(request, settings),
             kinds=KINDS,
             configuration="model-registry-operator-validating-webhook-configuration",
             reads=[MODEL_REGISTRY.kind],
+            reviews_access=True,
         ),
     ]
 
@@ -142,6 +145,33 @@ def _drop_default_image(request: AdmissionRequest, rest: Object, settings: Setti
 
 
 # Validation
+
+
+async def validate(request: AdmissionRequest, settings: Settings) -> Answer:
+    """What `check` says; and nobody makes a registry read a Secret that they may not read themselves."""
+    answer = check(request, settings)
+    if isinstance(answer, Denied) or request.object is None:
+        return answer
+    namespace = request.namespace or namespace_of(request.object)
+    known = _secrets_of(request.old, request.kind.version)
+    for name in sorted(_secrets_of(request.object, request.kind.version) - known):
+        if not await request.access.may(request.sender, "get", builtin.Secret, namespace, name):
+            return Denied(
+                f"{request.user} may not read the Secret {name} in namespace {namespace}, so a registry of theirs may not either: "
+                f'name another Secret, or have "get" on it granted'
+            )
+    return answer
+
+
+def _secrets_of(obj: Object | None, version: str) -> set[str]:
+    """The Secrets that a registry's server reads. An object that is being deleted starts no server."""
+    if obj is None or (obj.get("metadata") or {}).get("deletionTimestamp"):
+        return set()
+    try:
+        spec = _typed(obj, version)
+    except (msgspec.ValidationError, ConversionFailed):
+        return set()
+    return {name for kind, name, _ in references(spec) if kind == builtin.Secret} if spec else set()
 
 
 def check(request: AdmissionRequest, settings: Settings) -> Answer:

@@ -99,7 +99,7 @@ def auth_delegator(name: str, account: str, namespace: str, labels: Labels) -> O
 
 GRANTED = (
     Permission(("",), ("endpoints",), ("get", "list", "watch")),
-    Permission(("authentication.k8s.io",), ("tokenreviews",), ("create",)),
-    Permission(("authorization.k8s.io",), ("subjectaccessreviews",), ("create",)),
+    Permission(("authentication.k8s.io",), ("tokenreviews",), ("create",), everywhere=True),
+    Permission(("authorization.k8s.io",), ("subjectaccessreviews",), ("create",), everywhere=True),
 )
 """What is granted to those who stand behind a proxy, and to the proxy: the API lets nobody grant what they do not have."""

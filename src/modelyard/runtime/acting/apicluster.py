@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -214,7 +214,7 @@ class ApiCluster:
         fields = entry.managed(manager)
         return Seen(entry.object, None if fields is None else msgspec.json.decode(fields))
 
-    def children(self, kind: Kind, owner: Owner) -> builtins.list[Object]:
+    def children(self, kind: Kind, owner: Owner, besides: Collection[Key] = ()) -> builtins.list[Object]:
         keys: dict[Key, None] = dict.fromkeys(self.shared.tracking.keys(kind, owner))
         view, tracks = self.view, set(_owner_tracks(owner))
         if owner.uid:
@@ -222,7 +222,7 @@ class ApiCluster:
         keys |= dict.fromkeys(
             entry.key for entry in view.own_writes(kind) if tracks.intersection(_tracks(entry.labels))
         )
-        found = [obj for key in keys if (obj := self.get(kind, key)) is not None]
+        found = [obj for key in keys if key not in besides and (obj := self.get(kind, key)) is not None]
         return [obj for obj in found if belongs_to(obj, owner)]
 
     def contributions(self, kind: Kind, manager: str) -> builtins.list[Key]:

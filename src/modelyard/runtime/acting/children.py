@@ -144,9 +144,9 @@ class Children:
         for kind in sorted({o.kind for o in self._controller.owns}, key=str):
             if not self._cluster.is_synced(kind):
                 continue
-            for child in self._cluster.children(kind, self._owner):
+            for child in self._cluster.children(kind, self._owner, {key for of, key in wanted if of == kind}):
                 key = key_of(child)
-                if (kind, key) in wanted or ownership.kept_by(child, outlives) or may_be_replaced(key, failures):
+                if ownership.kept_by(child, outlives) or may_be_replaced(key, failures):
                     continue
                 if leave_to_collector and ownership.refers_to(child, self._owner) and not self._is_share(child):
                     continue

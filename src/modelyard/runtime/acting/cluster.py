@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -78,8 +78,8 @@ class Cluster(Protocol):
         """From the cache, with what the field manager applied."""
         ...
 
-    def children(self, kind: Kind, owner: Owner) -> builtins.list[Object]:
-        """What belongs to the owner, by owner reference or label."""
+    def children(self, kind: Kind, owner: Owner, besides: Collection[Key] = ()) -> builtins.list[Object]:
+        """What belongs to the owner, by owner reference or label; `besides`: those are not asked for."""
         ...
 
     def contributions(self, kind: Kind, manager: str) -> builtins.list[Key]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import copy
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal
@@ -138,8 +138,8 @@ class PlanCluster:
     def look(self, kind: Kind, key: Key, manager: str) -> Seen | None:
         return self.real.look(kind, key, manager)
 
-    def children(self, kind: Kind, owner: Owner) -> builtins.list[Object]:
-        return self.real.children(kind, owner)
+    def children(self, kind: Kind, owner: Owner, besides: Collection[Key] = ()) -> builtins.list[Object]:
+        return self.real.children(kind, owner, besides)
 
     def contributions(self, kind: Kind, manager: str) -> builtins.list[Key]:
         return self.real.contributions(kind, manager)

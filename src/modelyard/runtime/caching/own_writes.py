@@ -11,6 +11,8 @@ from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.runtime.caching.entry import Entry, entry_of
 from modelyard.runtime.caching.store import Store
 
+SWEEP_AT = 64
+
 
 @dataclass(frozen=True)
 class _Write:
@@ -51,6 +53,8 @@ class OwnWrites:
     def __init__(self, keep_managers: str) -> None:
         self._keep_managers = keep_managers
         self._writes: dict[Kind, dict[Key, _Write]] = {}
+        self._sweep_at: dict[Kind, int] = {}
+        """So many writes of a kind are kept before those that every store shows are looked for."""
 
     def wrote(self, kind: Kind, obj: Object, stores: Sequence[Store]) -> None:
         """The API answered a write with this object."""
@@ -69,7 +73,7 @@ class OwnWrites:
 
     def newest(self, kind: Kind, key: Key, cached: Entry | None, stores: Sequence[Store]) -> Entry | None:
         """What a reader of these stores sees of an object, given what they show."""
-        write = self._current(kind).get(key)
+        write = self._writes.get(kind, {}).get(key)
         return cached if write is None or not write.is_awaited_by(key, stores) else write.newest(cached)
 
     def entries(self, kind: Kind, stores: Sequence[Store]) -> Iterator[Entry]:
@@ -89,7 +93,10 @@ class OwnWrites:
         if write.is_shown(key):
             self._writes.get(kind, {}).pop(key, None)
         else:
-            self._writes.setdefault(kind, {})[key] = write
+            writes = self._writes.setdefault(kind, {})
+            writes[key] = write
+            if len(writes) >= self._sweep_at.get(kind, SWEEP_AT):
+                self._sweep_at[kind] = 2 * len(self._current(kind)) + SWEEP_AT
 
     def _current(self, kind: Kind) -> dict[Key, _Write]:
         """The writes that at least one store has yet to show."""

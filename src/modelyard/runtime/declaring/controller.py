@@ -143,6 +143,8 @@ class Permission:
     names: tuple[str, ...] = ()
     namespace: str | None = None
     """A Role in that namespace instead of a ClusterRole rule."""
+    everywhere: bool = False
+    """Needed in the whole cluster, also by a process that acts on one namespace only."""
 
 
 ReconcileFn: TypeAlias = Callable[[Any, World], Outcome | Awaitable[Outcome]]

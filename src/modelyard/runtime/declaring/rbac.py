@@ -59,7 +59,7 @@ def grants(
         for kind in webhook.reads:
             made.add(_place(kind, None, namespace), kind.group, kind.plural, READ)
         if webhook.reviews_access:
-            add_permissions(made, access_review.PERMISSIONS)
+            add_permissions(made, access_review.PERMISSIONS, namespace)
     if home:
         made.add(home, Lease.group, Lease.plural, ("get", "create", "update"))
     made.add("", CustomResourceDefinition.group, CustomResourceDefinition.plural, READ)
@@ -78,7 +78,7 @@ def _add_controller(made: Grants, controller: Controller, limit: str | None) -> 
         place = _place(watch.kind, watch.namespace, limit)
         names = (watch.name,) if watch.name else ()
         made.add(place, watch.kind.group, watch.kind.plural, watch.verbs or READ, names)
-    add_permissions(made, controller.permissions)
+    add_permissions(made, controller.permissions, limit)
 
 
 def _add_resource(made: Grants, controller: Controller, namespace: str | None, limit: str | None) -> None:
@@ -96,11 +96,12 @@ def _add_resource(made: Grants, controller: Controller, namespace: str | None, l
         made.add(place, kind.group, f"{kind.plural}/finalizers", ("update",))
 
 
-def add_permissions(made: Grants, permissions: Iterable[Permission]) -> None:
+def add_permissions(made: Grants, permissions: Iterable[Permission], limit: str | None = None) -> None:
     for permission in permissions:
+        place = permission.namespace or ("" if permission.everywhere else limit) or ""
         for group in permission.groups:
             for resource in permission.resources:
-                made.add(permission.namespace or "", group, resource, permission.verbs, permission.names)
+                made.add(place, group, resource, permission.verbs, permission.names)
 
 
 def _place(kind: Kind, namespace: str | None, limit: str | None) -> str:

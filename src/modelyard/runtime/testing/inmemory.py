@@ -7,7 +7,7 @@ import copy
 import random
 import string
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from modelyard.kube import builtin, fieldsets
@@ -137,8 +137,9 @@ class MemoryCluster:
         # What a test puts there by hand counts as applied by whoever it says it belongs to.
         return Seen(obj, managed_by(obj, manager) if "managedFields" in obj["metadata"] else {})
 
-    def children(self, kind: Kind, owner: Owner) -> builtins.list[Object]:
-        return [obj for obj in self.list(kind, None, None) if belongs_to(obj, owner)]
+    def children(self, kind: Kind, owner: Owner, besides: Collection[Key] = ()) -> builtins.list[Object]:
+        found = (obj for obj in self.list(kind, None, None) if key_of(obj) not in besides)
+        return [obj for obj in found if belongs_to(obj, owner)]
 
     def contributions(self, kind: Kind, manager: str) -> builtins.list[Key]:
         return [key for (k, key), obj in self.objects.items() if k == kind and managed_by(obj, manager) is not None]

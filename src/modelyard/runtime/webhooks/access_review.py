@@ -12,7 +12,7 @@ from modelyard.kube.errors import ApiError, Unreachable
 from modelyard.kube.kinds import Kind, Object
 from modelyard.runtime.declaring.controller import Permission
 
-PERMISSIONS = (Permission(("authorization.k8s.io",), ("subjectaccessreviews",), ("create",)),)
+PERMISSIONS = (Permission(("authorization.k8s.io",), ("subjectaccessreviews",), ("create",), everywhere=True),)
 """What a process needs to ask."""
 
 

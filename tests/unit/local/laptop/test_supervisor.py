@@ -205,3 +205,27 @@ def test_parts_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
     os.kill(process, signal.SIGKILL)
     os.waitpid(process, 0)
     wait_for(lambda: record.exists() and record.read_text() == "one ")
+
+
+async def test_a_log_that_grows_too_long_begins_anew_and_is_kept_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "_LOG_LOOK", 0.01)
+    monkeypatch.setattr(supervisor, "shorten", partial(supervisor.shorten, most=1000))
+
+    def main() -> int:
+        over = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: over.set())
+        for number in range(100):
+            print(f"line {number} {'x' * 20}", flush=True)
+        notify_ready()
+        while not over.wait(0.01):
+            print("still here", flush=True)
+        return 0
+
+    log, before = tmp_path / "talker.log", tmp_path / "talker.log.1"
+    async with Supervisor([Part("talker", main)], tmp_path, lambda *_: None) as parts:
+        async with asyncio.timeout(30):
+            await parts.wait_ready()
+        await until(lambda: before.exists() and log.stat().st_size < 2000 and "still here" in log.read_text())
+        assert b"\0" not in log.read_bytes()

@@ -12,8 +12,8 @@ from modelyard.kube.kinds import Kind, Object
 from modelyard.operators.model_registry.config import REST_IMAGE, Settings
 from modelyard.operators.model_registry.facts import PLAIN_HTTP
 from modelyard.operators.model_registry.operator import operator
-from modelyard.operators.model_registry.webhooks import KINDS, check, fill_in
-from modelyard.runtime.testing import FakeWorld
+from modelyard.operators.model_registry.webhooks import KINDS, check, fill_in, validate
+from modelyard.runtime.testing import FakeAccessReviews, FakeWorld
 from modelyard.runtime.webhooks import AdmissionRequest, Allowed, Denied
 
 BETA, ALPHA = KINDS
@@ -264,3 +264,31 @@ def test_the_api_asks_in_its_present_version_and_fails_closed() -> None:
     for webhook in operator({}).webhooks:
         assert (webhook.review_versions, webhook.failure_policy) == (("v1",), "Fail")
         assert (webhook.match_policy, webhook.side_effects) == ("Equivalent", "None")
+
+
+PASSWORD = {"name": "theirs", "key": "password"}
+
+
+async def test_a_secret_that_the_writer_may_not_read_is_refused() -> None:
+    nobody_may = FakeAccessReviews(lambda asked: False)
+    asked = replace(request(mysql={**MYSQL, "passwordSecret": PASSWORD}), user="ann", access=nobody_may)
+    answer = await validate(asked, WORLD)
+    assert isinstance(answer, Denied)
+    assert "ann may not read the Secret theirs in namespace shop" in answer.message
+
+
+async def test_a_secret_that_the_writer_may_read_is_taken() -> None:
+    may = FakeAccessReviews(lambda asked: (asked.verb, asked.kind.kind, asked.name) == ("get", "Secret", "theirs"))
+    asked = replace(request(mysql={**MYSQL, "passwordSecret": PASSWORD}), access=may)
+    assert isinstance(await validate(asked, WORLD), Allowed)
+
+
+@pytest.mark.parametrize("kind", [BETA, ALPHA])
+async def test_whoever_changes_something_else_needs_no_right_to_the_secret(kind: Kind) -> None:
+    """Nor does our own process, which patches registries and reads no Secret as itself."""
+    database = {**MYSQL, "passwordSecret": PASSWORD}
+    old = request(kind=kind, mysql=database).object
+    asked = replace(
+        request(kind=kind, old=old, mysql={**database, "port": 3307}), access=FakeAccessReviews(lambda asked: False)
+    )
+    assert isinstance(await validate(asked, WORLD), Allowed)
