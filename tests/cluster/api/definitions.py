@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from modelyard.kube.builtin import CustomResourceDefinition
+from modelyard.kube.errors import NotFound
 from modelyard.kube.kinds import Kind, Object
 from tests.cluster.api.calls import eventually
 from tests.cluster.conftest import Api
@@ -78,13 +79,22 @@ async def install(api: Api, obj: Object) -> Custom:
     await established(api, obj["metadata"]["name"])
     namespace = await api.namespace() if kind.namespaced else ""
     custom = Custom(api, created, kind, namespace)
-    await eventually(lambda: _served(api, inner))
+    await eventually(lambda: _served(api, inner, kind))
     return custom
 
 
-async def _served(api: Api, inner: Object) -> bool:
-    served = {k.version for k in await api.client.discover() if k.group == inner["group"]}
-    return served == {v["name"] for v in inner["versions"] if v["served"]}
+async def _served(api: Api, inner: Object, kind: Kind) -> bool:
+    """Discovery names every version, and the objects can be listed: a real server that is asked to delete a definition
+    before that fails to look for its objects, and tries again only after a long pause."""
+    found = {k.version for k in await api.client.discover() if k.group == inner["group"]}
+    if found != {v["name"] for v in inner["versions"] if v["served"]}:
+        return False
+    try:
+        for served in found:
+            await api.client.list(replace(kind, version=served))
+    except NotFound:
+        return False
+    return True
 
 
 async def established(api: Api, name: str) -> Object:

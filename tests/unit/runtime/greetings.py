@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +15,7 @@ from modelyard.kube.client import Client
 from modelyard.kube.conditions import find_condition
 from modelyard.kube.crd import Definition, Model, Resource, Version, definition_of
 from modelyard.kube.kinds import Kind, Object
+from modelyard.kube.transport import Transport
 from modelyard.local.apiserver import ApiServer
 from modelyard.runtime.declaring.controller import Controller
 from modelyard.runtime.process.manager import Manager
@@ -104,13 +105,17 @@ def controller(reconcile: Any, **settings: Any) -> Controller:
 
 
 @asynccontextmanager
-async def running(*controllers: Controller, **settings: Any) -> AsyncIterator[GreetingsPlane]:
+async def running(
+    *controllers: Controller, around: Callable[[Transport], Transport] = lambda inner: inner, **settings: Any
+) -> AsyncIterator[GreetingsPlane]:
+    """`around` puts something in the way of what the manager sends."""
     async with ApiServer(clock=clock) as server:
         admin = server.client(agent="user")
         await admin.create(CustomResourceDefinition, definition_of(GREETING))
         await admin.create(Namespace, {"metadata": {"name": "shop"}})
         await server.settle()
-        async with Manager(server.client(agent="plane"), controllers, clock=clock, **settings) as manager:
+        client = Client(around(server.transport(agent="plane")))
+        async with Manager(client, controllers, clock=clock, **settings) as manager:
             if "lease" not in settings:
                 await manager.idle()
             yield GreetingsPlane(server, manager)

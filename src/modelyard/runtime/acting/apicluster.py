@@ -272,8 +272,7 @@ class ApiCluster:
             )  # fmt: skip
         except NotFound:
             answer = {"kind": "Status"}
-        gone = answer.get("kind") == "Status" or not (answer.get("metadata") or {}).get("deletionTimestamp")
-        if gone:
+        if gone := is_gone(answer):
             self.shared.caches.deleted(kind, key, uid)
             self.written.append(Written(kind, key, None, uid))
         else:
@@ -318,6 +317,17 @@ class ApiCluster:
                     version = resource_version_of(write.object)
                     reached = await cache.wait_seen(write.key, version, left) and reached
         return reached
+
+
+def is_gone(answer: Object) -> bool:
+    """Says the API's answer to a deletion that the object is gone, and not only marked?
+
+    If someone else ended it meanwhile, kube-apiserver answers with the object as it would have marked it, which no version
+    stands for: no watch will ever show it.
+    """
+    metadata = answer.get("metadata") or {}
+    marked = metadata.get("deletionTimestamp") and metadata.get("resourceVersion")
+    return answer.get("kind") == "Status" or not marked
 
 
 def never_stored(obj: Object) -> Object:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 
 import pytest
@@ -24,6 +25,7 @@ from modelyard.kube.conditions import condition
 from modelyard.kube.crd import Definition, Version, definition_of
 from modelyard.kube.errors import NotFound
 from modelyard.kube.kinds import Key, Object
+from modelyard.kube.transport import Around, Response, Sent
 from modelyard.local.apiserver import ApiServer
 from modelyard.runtime.acting.plan import plan
 from modelyard.runtime.declaring.controller import Fixed, Owns, Reader, Watch
@@ -31,6 +33,7 @@ from modelyard.runtime.declaring.desired import Child, Desired, EventNote, Hold,
 from modelyard.runtime.declaring.world import World
 from modelyard.runtime.process.lease import LeaseSettings
 from modelyard.runtime.process.manager import Manager
+from tests.chaos.faults import Answer
 from tests.unit.runtime.greetings import GREETING, Greeting, clock, config, controller, crd, obj, running
 
 pytestmark = pytest.mark.looptime
@@ -588,3 +591,28 @@ async def test_each_pass_says_what_woke_it(caplog: pytest.LogCaptureFixture) -> 
     assert recent[0] == "Greeting shop/hi changed"
     assert "ConfigMap shop/c changed" in recent
     assert "woken by ConfigMap shop/c changed" in caplog.messages
+
+
+class SomeoneElseWasFaster(Around):
+    """While kube-apiserver marks an object as being deleted, someone else ends it: it answers with the marked object, without a version."""
+
+    async def pass_on(self, sent: Sent) -> Response:
+        response = await super().pass_on(sent)
+        if sent.method != "DELETE":
+            return response
+        metadata = {"name": "c", "namespace": "shop", "uid": json.loads(sent.body)["preconditions"]["uid"]}
+        marked = {"metadata": metadata | {"deletionTimestamp": "2026-01-01T00:00:00Z"}}
+        return Answer(200, json.dumps(marked).encode())
+
+
+async def test_an_object_that_someone_else_ended_during_our_deletion_is_made_again() -> None:
+    def reconcile(resource: Greeting, world: World) -> Desired:
+        return Desired([config()] if resource.spec.size else [])
+
+    async with running(controller(reconcile), around=SomeoneElseWasFaster) as bench:
+        await bench.greet(size=1)
+        await bench.greet(size=0)
+        with pytest.raises(NotFound):
+            await bench.user.get(ConfigMap, "shop", "c")
+        await bench.greet(size=1)
+        assert await bench.user.get(ConfigMap, "shop", "c")
