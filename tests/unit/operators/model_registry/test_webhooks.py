@@ -297,7 +297,7 @@ async def test_whoever_cannot_read_the_secret_gives_it_to_no_other_image_or_host
     kind: Kind, change: Object, may: bool
 ) -> None:
     """Other writes go through: our own process patches registries and reads no Secret as itself."""
-    spec = {"mysql": {**MYSQL, "passwordSecret": PASSWORD}}
+    spec: Any = {"mysql": {**MYSQL, "passwordSecret": PASSWORD}}
     old = request(kind=kind, **spec).object
     asked = request(kind=kind, old=old, **spec | change)
     filled(asked)
