@@ -55,7 +55,12 @@ def webhooks(operators: Sequence[Operator], address: ServiceAddress, ca_bundle: 
 
 def webhook_service(operators: Sequence[Operator]) -> str:
     """The name that upstream's webhook Service has, so that existing configurations find it; else one of ours."""
-    return next((s.name for o in operators for s in o.services if s.role == "webhook"), f"{NAME}-webhooks")
+    return _webhook_services(operators)[0][0]
+
+
+def _webhook_services(operators: Sequence[Operator]) -> list[tuple[str, int]]:
+    named = [(s.name, s.port) for o in operators for s in o.services if s.role == "webhook"]
+    return named or [(f"{NAME}-webhooks", 443)]
 
 
 def metrics_services(operators: Sequence[Operator]) -> list[str]:
@@ -112,7 +117,8 @@ def _metrics_reader() -> Object:
 def _services(operators: Sequence[Operator], choice: Choice) -> list[Object]:
     """The operators' own Services: all point to the one process that does their work."""
     ports = [(name, METRICS_PORT, METRICS_PORT) for name in metrics_services(operators)]
-    ports += [(s.name, s.port, WEBHOOK_PORT) for o in operators for s in o.services if s.role == "webhook"]
+    if any(operator.webhooks or operator.conversions for operator in operators):
+        ports += [(name, port, WEBHOOK_PORT) for name, port in _webhook_services(operators)]
     return [
         {
             "apiVersion": "v1",

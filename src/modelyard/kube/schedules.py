@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from modelyard.kube.gotext import go_quote
+from modelyard.kube.times import later
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -29,6 +30,9 @@ _EVERY = "@every "
 _DURATION = re.compile(r"[-+]?(?:(?:\d+(?:\.\d*)?|\.\d+)(?:ns|us|µs|ms|s|m|h))+")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_MOST_DIGITS = 19
+_MOST_SECONDS = 2**63 / 1e9
+"""What a duration can hold."""
 _HORIZON = timedelta(days=366 * 5)
 
 
@@ -55,6 +59,9 @@ class _Field:
     def plain_number(self, text: str) -> int:
         if not re.fullmatch(r"[+-]?[0-9]+", text):
             why = f"strconv.Atoi: parsing {go_quote(text)}: invalid syntax"
+            raise ScheduleError(f"failed to parse int from {text}: {why}", self.name)
+        if len(text) > _MOST_DIGITS:
+            why = f"strconv.Atoi: parsing {go_quote(text)}: value out of range"
             raise ScheduleError(f"failed to parse int from {text}: {why}", self.name)
         if int(text) < 0:
             raise ScheduleError(f"negative number ({int(text)}) not allowed: {text}", self.name)
@@ -89,7 +96,7 @@ class Schedule:
     def next_after(self, moment: datetime) -> datetime | None:
         """The first time later than this moment; None if there is none within five years (30 February)."""
         if self.every is not None:
-            return moment.replace(microsecond=0) + self.every
+            return later(moment.replace(microsecond=0), self.every.total_seconds())
         zone = self.zone or UTC
         local = moment.astimezone(zone).replace(second=0, microsecond=0, tzinfo=None) + timedelta(minutes=1)
         end = local + _HORIZON
@@ -202,4 +209,6 @@ def _every(text: str) -> timedelta:
         why = f"time: {'missing unit in' if has_no_unit else 'invalid'} duration {go_quote(duration)}"
         raise ScheduleError(f"failed to parse duration {text}: {why}")
     seconds = sum(float(number) * _SECONDS[unit] for number, unit in _DURATION_PART.findall(duration))
+    if seconds >= _MOST_SECONDS:
+        raise ScheduleError(f"failed to parse duration {text}: time: invalid duration {go_quote(duration)}")
     return timedelta(seconds=1 if duration.startswith("-") else max(1, int(seconds)))

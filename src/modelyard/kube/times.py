@@ -39,6 +39,15 @@ def format_micro_time(moment: datetime) -> str:
     return _utc(moment).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
+def later(moment: datetime, seconds: float) -> datetime:
+    """So many seconds after the moment. Users may ask for more than there are: it is the last moment that can be written, then."""
+    try:
+        return moment + timedelta(seconds=seconds)
+    except OverflowError:
+        end = datetime.max if seconds > 0 else datetime.min
+        return end.replace(microsecond=0, tzinfo=UTC)
+
+
 def utc_now() -> datetime:
     """The wall clock; code that must be testable takes a clock like this one as a parameter."""
     return datetime.now(UTC)

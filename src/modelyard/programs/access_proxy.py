@@ -27,6 +27,7 @@ import aiohttp
 import yaml
 from aiohttp import web
 
+from modelyard.programs import bounded_yaml
 from modelyard.programs.reverse_proxy import forward, upstream_session
 from modelyard.programs.reviews import ClusterReviewer, NoVerdict, Reviewer
 
@@ -246,7 +247,7 @@ def read_config(path: str) -> dict[str, Any]:
     if not path:
         return {}
     try:
-        return yaml.safe_load(Path(path).read_text()) or {}
+        return bounded_yaml.load(Path(path).read_bytes()) or {}
     except (OSError, yaml.YAMLError) as error:
         raise SystemExit(f"kube-rbac-proxy: --config-file={path}: {error}") from None
 

@@ -10,6 +10,8 @@ from typing import NoReturn
 
 import yaml
 
+from modelyard.programs import bounded_yaml
+
 PREFIX = "MR_"
 
 
@@ -116,7 +118,7 @@ def _file(given: Mapping[str, list[str]], environ: Mapping[str, str]) -> dict[st
     if not named and not path.is_file():
         return {}
     try:
-        content = yaml.safe_load(path.read_text())
+        content = bounded_yaml.load(path.read_bytes())
     except (OSError, yaml.YAMLError) as error:
         raise UsageError(f"cannot read the configuration file {path}: {error}") from None
     if content is None:

@@ -13,11 +13,13 @@ from modelyard.local.apiserver.structural.patterns import matcher
 from modelyard.local.network.routes import Table, from_http_route
 from tests.attack.bytes.confined import request
 
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 HOSTILE = ("(a+)+$", "a*a*a*a*a*a*a*b", "(a|aa)+$", ".*.*.*.*=.*;")
 
 
-def ruled(rule: str) -> Object:
-    numbers = {"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": [{"rule": rule}]}
+def ruled(rule: str, most: int | None = None) -> Object:
+    numbers: Object = {"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": [{"rule": rule}]}
+    numbers |= {} if most is None else {"maxItems": most}
     schema = {"type": "object", "properties": {"l": numbers}}
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
     names = {"plural": "things", "kind": "Thing"}
@@ -35,12 +37,20 @@ async def sent(server: ApiServer, path: str, body: Object) -> tuple[int, Any]:
     return reply.status, json.loads(reply.body)
 
 
+async def test_a_rule_that_can_take_too_long_is_refused_when_it_is_written() -> None:
+    rule = "self.all(a, self.all(b, self.all(c, self.all(d, a + b + c + d > 0))))"
+    async with ApiServer() as server:
+        status, answer = await sent(server, DEFINITIONS, ruled(rule))
+    assert status == 422
+    assert "estimated rule cost exceeds budget by factor of more than 100x" in answer["message"]
+
+
 async def test_a_rule_over_its_budget_refuses_the_object() -> None:
     async with ApiServer() as server:
-        rule = "self.all(a, self.all(b, self.all(c, self.all(d, a + b + c + d > 0))))"
-        await sent(server, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", ruled(rule))
+        status, _ = await sent(server, DEFINITIONS, ruled("self.all(a, self.all(b, a + b > 0))", 1100))
+        assert status == 201
         await server.settle()
-        thing = {"apiVersion": "attack.example.com/v1", "kind": "Thing", "metadata": {"name": "a"}, "l": [1] * 100}
+        thing = {"apiVersion": "attack.example.com/v1", "kind": "Thing", "metadata": {"name": "a"}, "l": [1] * 1100}
         status, answer = await sent(server, "/apis/attack.example.com/v1/namespaces/default/things", thing)
     assert status == 422
     assert "no further validation rules will be run due to call cost exceeding limit for rule" in answer["message"]

@@ -21,6 +21,7 @@ from modelyard.local.apiserver.requests.journal import Journal
 from modelyard.local.apiserver.requests.messages import LOOPBACK, Reply, Request, UserInfo
 from modelyard.local.apiserver.requests.options import DeleteOptions
 from modelyard.local.apiserver.requests.pipeline import Pipeline
+from modelyard.local.apiserver.requests.turns import LongWork, Turns
 from modelyard.local.apiserver.served.resources import Registry
 from modelyard.local.apiserver.sockets.inprocess import InProcessTransport
 from modelyard.local.apiserver.storage.sqlite import Durability, SQLiteJournal
@@ -79,6 +80,8 @@ class ApiServer:
         self.writes: Writes
         self.patches: Patches
         self.deletions: Deletions
+        self.turns = Turns()
+        self.long_work = LongWork()
         self._pipeline = Pipeline(self)
         self._parts: Parts
         self._collector: Collector
@@ -92,7 +95,7 @@ class ApiServer:
         self.store = Store(journal)
         self.lists = Lists(self.store, self.hooks, self.faults)
         self.watches = Watches(self.store, self.lists, self.registry, self.hooks)
-        self.writes = Writes(self.store, self.hooks, self.ownership, self.clock)
+        self.writes = Writes(self.store, self.hooks, self.ownership, self.clock, self.long_work)
         self.patches = Patches(self.writes, self.ownership, self.clock)
         self.deletions = Deletions(self.store, self.hooks, self.clock)
         self._parts = assemble(self, access_control=self._access_control)
@@ -115,6 +118,7 @@ class ApiServer:
         await self._collector.stop()
         await self._namespaces.stop()
         await self._parts.stop()
+        self.long_work.close()
         await self.store.close()
 
     async def __aenter__(self) -> ApiServer:

@@ -21,7 +21,7 @@ import struct
 import termios
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote
@@ -29,6 +29,7 @@ from urllib.parse import quote
 from aiohttp import WSMsgType, web
 from aiohttp.typedefs import Handler, Middleware
 
+from modelyard.kube.times import later
 from modelyard.local.kubelet.address import PROBLEM, PROTOCOLS, Address
 from modelyard.local.kubelet.logs import LogOptions
 from modelyard.local.kubelet.runtime import NotRunning, StartFailed
@@ -404,7 +405,7 @@ def log_options(query: Mapping[str, str], now: datetime) -> LogOptions:
     since: datetime | None = None
     seconds = number("sinceSeconds")
     if seconds is not None:
-        since = now - timedelta(seconds=seconds)
+        since = later(now, -seconds)
     elif query.get("sinceTime"):
         try:
             since = datetime.fromisoformat(query["sinceTime"])

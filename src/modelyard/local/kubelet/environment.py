@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections import ChainMap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -12,6 +13,9 @@ from modelyard.kube.kinds import Object
 from modelyard.local.kubelet import downward
 from modelyard.local.kubelet.facts import Node, Objects
 
+_LONGEST = 128 * 1024
+"""How long one text may be that a program is given, as Linux has it."""
+_MOST_CHARACTERS = 2 * 1024 * 1024
 _REFERENCE = re.compile(r"\$(?:\$|\(([^()]*)\))")
 
 
@@ -44,26 +48,38 @@ def environment(pod: Object, container: Object, objects: Objects, *, pod_ip: str
                 skipped.setdefault(_source_name(source, namespace), []).append(name)
             else:
                 given[name] = value
+    known = ChainMap(given, services)
     for item in container.get("env") or []:
         if item.get("valueFrom"):
             found = _referenced(pod, container, item["valueFrom"], objects, pod_ip=pod_ip, node=node)
             if found is not None:
                 given[item["name"]] = found
         else:
-            given[item["name"]] = expand(str(item.get("value") or ""), services | given)
+            given[item["name"]] = expand(str(item.get("value") or ""), known)
+    _check_size(given)
     return Environment(given, services, skipped)
 
 
+def _check_size(given: Mapping[str, str]) -> None:
+    if sum(len(name) + len(value) for name, value in given.items()) > _MOST_CHARACTERS:
+        raise ConfigError(f"argument list too long: the variables hold more than {_MOST_CHARACTERS // 1024} KiB")
+
+
 def expand(text: str, values: Mapping[str, str]) -> str:
-    """`$(NAME)` becomes the value of NAME if there is one and stays otherwise; `$$` is a plain dollar sign."""
-
-    def replacement(found: re.Match[str]) -> str:
+    """`$(NAME)` becomes the value of NAME if there is one and stays otherwise; `$$` is a plain dollar sign.
+    Values that hold one another grow with each level: a text longer than a program can be given is not made."""
+    parts: list[str] = []
+    end = size = 0
+    for found in _REFERENCE.finditer(text):
         name = found[1]
-        if name is None:
-            return "$"
-        return values.get(name, found[0])
-
-    return _REFERENCE.sub(replacement, text)
+        parts += [text[end : found.start()], "$" if name is None else values.get(name, found[0])]
+        end = found.end()
+        size += len(parts[-2]) + len(parts[-1])
+        if size > _LONGEST:
+            raise ConfigError(
+                f"argument list too long: {text[:40]!r} is longer than {_LONGEST // 1024} KiB with its references filled in"
+            )
+    return "".join((*parts, text[end:])) if parts else text
 
 
 def command_line(container: Object, values: Mapping[str, str]) -> tuple[list[str] | None, list[str] | None]:

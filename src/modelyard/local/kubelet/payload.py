@@ -35,15 +35,12 @@ def write(directory: Path, files: Mapping[str, File], *, owner: tuple[int, int] 
     before = os.readlink(directory / DATA) if (directory / DATA).is_symlink() else None
     fresh = directory / f"..{time.strftime('%Y_%m_%d_%H_%M_%S')}.{time.time_ns() % 10**9:09d}"
     fresh.mkdir(mode=0o755)
-    for path, file in files.items():
-        target = fresh / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file.mode)
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(file.content)
-            os.fchmod(descriptor, file.mode)
-            if owner is not None:
-                os.fchown(descriptor, *owner)
+    try:
+        _fill(fresh, files, owner)
+    except OSError:
+        # It is tried again and again: what was written so far must not stay each time.
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
     _swap(directory / DATA, fresh.name)
     top = {Path(path).parts[0] for path in files}
     for name in top:
@@ -58,8 +55,21 @@ def write(directory: Path, files: Mapping[str, File], *, owner: tuple[int, int] 
     return True
 
 
+def _fill(fresh: Path, files: Mapping[str, File], owner: tuple[int, int] | None) -> None:
+    for path, file in files.items():
+        target = fresh / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, file.mode)
+        with os.fdopen(descriptor, "wb") as out:
+            out.write(file.content)
+            os.fchmod(descriptor, file.mode)
+            if owner is not None:
+                os.fchown(descriptor, *owner)
+
+
 def _swap(link: Path, target: str) -> None:
-    temporary = link.with_name(f"{link.name}_tmp")
+    # No key begins with two dots, so this is nobody's file.
+    temporary = link.with_name(f"..{link.name}_tmp")
     with contextlib.suppress(FileNotFoundError):
         temporary.unlink()
     temporary.symlink_to(target)

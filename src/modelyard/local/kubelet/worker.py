@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from modelyard.kube.kinds import Object
+from modelyard.kube.times import later
 from modelyard.local.kubelet import records, storage
 from modelyard.local.kubelet.container import ContainerWorker, Step
 from modelyard.local.kubelet.decisions import decide, stop_order
@@ -209,7 +210,7 @@ class PodWorker:
         seconds = self.pod["spec"].get("activeDeadlineSeconds")
         if seconds is None or self.facts.start_time is None or self.facts.reason:
             return None
-        return self.facts.start_time + timedelta(seconds=int(seconds))
+        return later(self.facts.start_time, int(seconds))
 
     async def _prepare(self) -> PodState:
         if self.facts.start_time is None:
@@ -223,9 +224,7 @@ class PodWorker:
         except MountError as error:
             self._mount_failures += 1
             self._around.tools.tell(self.pod, "Warning", "FailedMount", str(error))
-            self._mount_retry = self._clock() + min(
-                timedelta(seconds=0.5 * 2**self._mount_failures), timedelta(seconds=122)
-            )
+            self._mount_retry = later(self._clock(), min(0.5 * 2 ** min(self._mount_failures, 10), 122))
             return PodState.PREPARING
         except RangeTaken as error:
             self._around.tools.tell(

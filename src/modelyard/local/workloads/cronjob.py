@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from modelyard.kube.builtin import CronJob, Job
 from modelyard.kube.conditions import is_true
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.schedules import Schedule, parse_schedule
-from modelyard.kube.times import format_time, parse_time
+from modelyard.kube.times import format_time, later, parse_time
 from modelyard.runtime.declaring.controller import Controller, Owns
 from modelyard.runtime.declaring.desired import Desired, EventNote, Live
 from modelyard.runtime.declaring.world import World
@@ -87,7 +87,7 @@ def _due(cronjob: Object, schedule: Schedule, now: datetime) -> tuple[datetime |
     since = parse_time(status.get("lastScheduleTime") or cronjob["metadata"]["creationTimestamp"])
     deadline = spec.get("startingDeadlineSeconds")
     if deadline is not None:
-        since = max(since, now - timedelta(seconds=int(deadline)))
+        since = max(since, later(now, -int(deadline)))
     latest, missed, moment = None, 0, since
     while (following := schedule.next_after(moment)) is not None and following <= now:
         latest, moment, missed = following, following, missed + 1

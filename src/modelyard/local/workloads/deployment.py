@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 
 from modelyard.kube.builtin import Deployment, ReplicaSet
 from modelyard.kube.conditions import condition, find_condition, remove_condition
 from modelyard.kube.intstr import scaled
 from modelyard.kube.kinds import Key, Object
-from modelyard.kube.times import format_time, parse_time
+from modelyard.kube.times import format_time, later, parse_time
 from modelyard.local.workloads.pods import template_hash
 from modelyard.runtime.declaring.controller import Controller, Owns
 from modelyard.runtime.declaring.desired import Child, Desired, Edit, EventNote
@@ -416,7 +415,7 @@ def _progress(
     if last.get("reason") == "ProgressDeadlineExceeded":
         return _plain(last)
     since = parse_time(last.get("lastUpdateTime") or format_time(world.now))
-    if since + timedelta(seconds=deadline) <= world.now:
+    if later(since, deadline) <= world.now:
         return condition("Progressing", False, "ProgressDeadlineExceeded", f"{target} has timed out progressing.")
     if last.get("status") == "False":
         return condition("Progressing", True, "ReplicaSetUpdated", f"{target} is progressing.")
@@ -438,4 +437,4 @@ def _seconds_to_deadline(deployment: Object, status: Object, world: World) -> fl
     if progress is None or progress["status"] != "True" or progress["reason"] == "NewReplicaSetAvailable":
         return None
     since = parse_time(progress["lastUpdateTime"])
-    return max((since + timedelta(seconds=deadline) - world.now).total_seconds(), 1.0)
+    return max((later(since, deadline) - world.now).total_seconds(), 1.0)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from modelyard.kube.builtin import Job, Pod
 from modelyard.kube.conditions import condition, find_condition, is_true, set_condition
 from modelyard.kube.kinds import Key, Kind, Object
-from modelyard.kube.times import format_time, parse_time
+from modelyard.kube.times import format_time, later, parse_time
 from modelyard.local.workloads import pods as podlib
 from modelyard.runtime.declaring.controller import Controller, Owns
 from modelyard.runtime.declaring.desired import Child, Desired, Edit, EventNote
@@ -22,6 +22,7 @@ from modelyard.runtime.declaring.world import World
 TRACKING = "batch.kubernetes.io/job-tracking"
 BACKOFF = 10.0
 BACKOFF_LIMIT = 600.0
+_MOST_DOUBLED = 10
 
 
 def job_controller() -> Controller:
@@ -114,7 +115,7 @@ def reconcile(job: Object, world: World) -> Desired:
     wanted = _wanted_active(job, tally, counts)
     missing = wanted - len(tally.active) - len(tally.terminating)
     wait = _backoff_left(job, tally, counts, world)
-    created = [_new_pod(job, world) for _ in range(max(missing, 0))] if wait <= 0 else []
+    created = [_new_pod(job, world) for _ in range(min(missing, podlib.BURST))] if wait <= 0 else []
     surplus = sorted(tally.active, key=podlib.deletion_rank)[: max(len(tally.active) - wanted, 0)]
     events = [EventNote("SuccessfulCreate", f"Created pod: {pod['metadata']['name']}") for pod in created]
     removed = [pod for pod in surplus if not is_tracked(pod)]
@@ -343,7 +344,7 @@ def _deadline(job: Object, world: World) -> datetime | None:
     started = (job.get("status") or {}).get("startTime")
     if seconds is None:
         return None
-    return (parse_time(started) if started else world.now) + timedelta(seconds=int(seconds))
+    return later(parse_time(started) if started else world.now, int(seconds))
 
 
 def _restarts(tally: Tally) -> int:
@@ -360,8 +361,8 @@ def _backoff_left(job: Object, tally: Tally, counts: Counts, world: World) -> fl
     successes = [_finish_time(pod) for pod in tally.succeeded]
     if successes and max(successes) > latest:
         return 0.0
-    delay = min(BACKOFF * 2 ** (counts.all_failed - 1), BACKOFF_LIMIT)
-    return (latest + timedelta(seconds=delay) - world.now).total_seconds()
+    delay = min(BACKOFF * 2 ** min(counts.all_failed - 1, _MOST_DOUBLED), BACKOFF_LIMIT)
+    return (later(latest, delay) - world.now).total_seconds()
 
 
 def _finish_time(pod: Object) -> datetime:
@@ -382,7 +383,7 @@ def _ttl_left(job: Object, status: Object, world: World) -> float | None:
     if ttl is None or over is None:
         return None
     ended = parse_time(over["lastTransitionTime"])
-    return (ended + timedelta(seconds=int(ttl)) - world.now).total_seconds()
+    return (later(ended, int(ttl)) - world.now).total_seconds()
 
 
 def _key(pod: Object) -> tuple[Kind, Key]:

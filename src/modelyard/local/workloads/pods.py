@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from modelyard.kube.kinds import Object
-from modelyard.kube.times import parse_time
+from modelyard.kube.times import later, parse_time
 
+BURST = 500
+"""So many pods are made in one pass, whatever number is asked for."""
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 """Letters that make no words, as Kubernetes uses for generated names."""
 
@@ -90,7 +92,7 @@ def available_at(pod: Object, min_ready_seconds: int) -> datetime | None:
     if ready is None or ready.get("status") != "True":
         return None
     since = parse_time(ready.get("lastTransitionTime") or pod["metadata"]["creationTimestamp"])
-    return since + timedelta(seconds=min_ready_seconds)
+    return later(since, min_ready_seconds)
 
 
 def is_available(pod: Object, min_ready_seconds: int, now: datetime) -> bool:

@@ -11,8 +11,6 @@ from modelyard.runtime.declaring.controller import Controller, Owns
 from modelyard.runtime.declaring.desired import Desired, EventNote
 from modelyard.runtime.declaring.world import World
 
-BURST = 500
-
 
 def replicaset_controller() -> Controller:
     controller = Controller("replicaset", ReplicaSet, owns=[Owns(Pod)], concurrency=8)
@@ -26,7 +24,7 @@ def reconcile(replicaset: Object, world: World) -> Desired:
     active = [pod for pod in existing if podlib.is_active(pod)]
     missing = int(spec.get("replicas", 1)) - len(active)
 
-    created = [_new_pod(replicaset, world) for _ in range(min(missing, BURST))]
+    created = [_new_pod(replicaset, world) for _ in range(min(missing, podlib.BURST))]
     surplus = sorted(active, key=podlib.deletion_rank)[: max(-missing, 0)]
     events = [EventNote("SuccessfulCreate", f"Created pod: {pod['metadata']['name']}") for pod in created]
     events += [EventNote("SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}") for pod in surplus]

@@ -46,10 +46,16 @@ def reconcile(statefulset: Object, world: World) -> Desired:
     pods = {pod["metadata"]["name"]: pod for pod in world.owned(Pod)}
     start = int((spec.get("ordinals") or {}).get("start") or 0)
     ordinals = range(start, start + int(spec.get("replicas", 1)))
-    wanted = [f"{meta['name']}-{ordinal}" for ordinal in ordinals]
-    surplus = sorted((name for name in pods if name not in wanted), key=_ordinal, reverse=True)
+    # There may be more ordinals than there ever are pods, so only those of pods are looked at.
+    numbered = sorted(pods, key=_ordinal)
+    wanted = [name for name in numbered if name == f"{meta['name']}-{_ordinal(name)}" and _ordinal(name) in ordinals]
+    surplus = [name for name in reversed(numbered) if name not in set(wanted)]
     created, removed = _step(statefulset, revisions, pods, ordinals, surplus, world)
-    claims = [claim for name in wanted for claim in _claims(statefulset, name)]
+    claims = [
+        claim
+        for name in [*wanted, *(pod["metadata"]["name"] for pod in created)]
+        for claim in _claims(statefulset, name)
+    ]
     events = [
         EventNote("SuccessfulCreate", f"create Pod {p['metadata']['name']} in StatefulSet {meta['name']} successful")
         for p in created
@@ -69,9 +75,7 @@ def reconcile(statefulset: Object, world: World) -> Desired:
             *_old_revisions(statefulset, revisions, pods, world),
         ],
         prune=False,
-        status=_status(
-            statefulset, revisions, [pods[name] for name in wanted if name in pods], list(pods.values()), world
-        ),
+        status=_status(statefulset, revisions, [pods[name] for name in wanted], list(pods.values()), world),
         events=events,
         requeue_after=podlib.seconds_until_available(pods.values(), min_ready, world.now),
     )
@@ -97,6 +101,8 @@ def _step(
         if pod is None:
             revision = revisions.current if ordinal - ordinals.start < partition else revisions.update
             created.append(_pod(statefulset, revisions, revision, ordinal))
+            if len(created) == podlib.BURST:
+                return created, removed
         elif podlib.is_finished(pod) and not podlib.is_deleting(pod):
             removed.append(pod["metadata"]["name"])
         elif not ordered or (not podlib.is_deleting(pod) and podlib.is_available(pod, min_ready, world.now)):

@@ -26,7 +26,7 @@ from modelyard.kube.openshift import is_openshift
 from modelyard.kube.secrets import encoded, encoded_value_of
 from modelyard.kube.times import parse_time
 from modelyard.operators.mlflow import migration_job
-from modelyard.operators.mlflow.api import MLflow
+from modelyard.operators.mlflow.api import MLflow, MLflowSpec
 from modelyard.operators.mlflow.config import Settings
 from modelyard.operators.mlflow.facts import FORCE_MIGRATE, PLATFORM_CA, Facts, Names
 from modelyard.operators.mlflow.migration import JobSeen, JobState, Observed
@@ -101,8 +101,12 @@ def _pem(encoded: str) -> str:
 
 def needs(mlflow: MLflow, settings: Settings) -> Iterator[Need]:
     """The Secrets and ConfigMaps that the server reads at start."""
-    spec = mlflow.spec
     yield Need(builtin.Secret, settings.tls_secret, "tls.crt", "the server's certificate (setting MLFLOW_TLS_SECRET)")
+    yield from authors_needs(mlflow.spec)
+
+
+def authors_needs(spec: MLflowSpec) -> Iterator[Need]:
+    """Those of them that the author names."""
     stores = {
         "backendStoreUriFrom": spec.backend_store_uri_from,
         "readReplicaBackendStoreUriFrom": spec.read_replica_backend_store_uri_from,

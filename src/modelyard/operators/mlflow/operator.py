@@ -10,6 +10,7 @@ from modelyard.operators.mlflow.controller import mlflow_controller
 from modelyard.operators.mlflow.module import module_controller
 from modelyard.operators.mlflow.namespace_rbac import namespace_controller
 from modelyard.operators.mlflow.roles import user_roles
+from modelyard.operators.mlflow.webhooks import webhooks
 from modelyard.runtime.declaring.operator import ExposedService, Operator
 from modelyard.runtime.declaring.settings import settings_of
 
@@ -27,6 +28,7 @@ def operator(environ: Mapping[str, str]) -> Operator:
             *([namespace_controller(settings)] if settings.namespace_rbac else []),
         ],
         definitions=DEFINITIONS,
+        webhooks=webhooks(settings),
         services=[
             ExposedService("minio-service", 9000, "https", 9000, role="sample"),
             ExposedService("postgres-service", 5432, role="sample"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import msgspec
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Kind, Object
-from modelyard.kube.objects import annotations_of, name_of, namespace_of, spec_of, status_of
+from modelyard.kube.objects import annotations_of, is_deleting, name_of, namespace_of, spec_of, status_of
 from modelyard.kube.openshift import is_openshift
 from modelyard.operators.model_registry.api import (
     GROUP,
@@ -30,6 +31,7 @@ from modelyard.operators.model_registry.database import references
 from modelyard.operators.model_registry.facts import PLAIN_HTTP
 from modelyard.operators.model_registry.observe import doubtful_fields
 from modelyard.operators.model_registry.rules import collisions, name_errors, spec_errors
+from modelyard.operators.parts.author_rights import Uses, refusal
 from modelyard.runtime.webhooks import (
     AdmissionRequest,
     Allowed,
@@ -148,30 +150,41 @@ def _drop_default_image(request: AdmissionRequest, rest: Object, settings: Setti
 
 
 async def validate(request: AdmissionRequest, settings: Settings) -> Answer:
-    """What `check` says; and nobody makes a registry read a Secret that they may not read themselves."""
+    """What `check` says; and nobody makes a registry use a Secret that they may not read themselves."""
     answer = check(request, settings)
-    if isinstance(answer, Denied) or request.object is None:
+    if isinstance(answer, Denied) or request.object is None or is_deleting(request.object):
         return answer
-    namespace = request.namespace or namespace_of(request.object)
-    known = _secrets_of(request.old, request.kind.version)
-    for name in sorted(_secrets_of(request.object, request.kind.version) - known):
-        if not await request.access.may(request.sender, "get", builtin.Secret, namespace, name):
-            return Denied(
-                f"{request.user} may not read the Secret {name} in namespace {namespace}, so a registry of theirs may not either: "
-                f'name another Secret, or have "get" on it granted'
-            )
-    return answer
+    spec, before = _typed(request.object, request.kind.version), _before(request, settings)
+    if spec is None or (before is not None and _but_for_its_size(spec) == _but_for_its_size(before)):
+        return answer
+    uses = Uses(request.namespace or namespace_of(request.object), frozenset(_secrets(spec)))
+    return await refusal(request, uses) or answer
 
 
-def _secrets_of(obj: Object | None, version: str) -> set[str]:
-    """The Secrets that a registry's server reads. An object that is being deleted starts no server."""
-    if obj is None or (obj.get("metadata") or {}).get("deletionTimestamp"):
-        return set()
+def _before(request: AdmissionRequest, settings: Settings) -> ModelRegistrySpec | None:
+    """The spec as it was, filled in as the new one is: what only our own defaults change is not the author's doing."""
+    if request.old is None:
+        return None
+    old = copy.deepcopy(request.old)
+    fill_in(replace(request, object=old), settings)
     try:
-        spec = _typed(obj, version)
+        return _typed(old, request.kind.version)
     except (msgspec.ValidationError, ConversionFailed):
-        return set()
-    return {name for kind, name, _ in references(spec) if kind == builtin.Secret} if spec else set()
+        return None
+
+
+def _but_for_its_size(spec: ModelRegistrySpec) -> ModelRegistrySpec:
+    """Without what anybody who may write the registry may change: it gives nobody anything."""
+    return msgspec.structs.replace(spec, rest=msgspec.structs.replace(spec.rest, resources=None))
+
+
+def _secrets(spec: ModelRegistrySpec) -> Iterator[str]:
+    """The Secrets that the registry's server and the proxy in front of it are given because the spec names them."""
+    yield from (name for kind, name, _ in references(spec) if kind == builtin.Secret)
+    for proxy in (spec.kube_rbac_proxy, spec.oauth_proxy):
+        if proxy is not None:
+            named = (proxy.tls_certificate_secret, proxy.tls_key_secret)
+            yield from (secret.name for secret in named if secret is not None)
 
 
 def check(request: AdmissionRequest, settings: Settings) -> Answer:
@@ -179,7 +192,7 @@ def check(request: AdmissionRequest, settings: Settings) -> Answer:
     if (refusal := _unsupported(request)) is not None:
         return refusal
     obj = request.object
-    if obj is None or (obj.get("metadata") or {}).get("deletionTimestamp"):
+    if obj is None or is_deleting(obj):
         return None  # Whatever is wrong with it must not keep it from going.
     name, namespace = request.name or name_of(obj), request.namespace or namespace_of(obj)
     try:

@@ -284,11 +284,30 @@ async def test_a_secret_that_the_writer_may_read_is_taken() -> None:
 
 
 @pytest.mark.parametrize("kind", [BETA, ALPHA])
-async def test_whoever_changes_something_else_needs_no_right_to_the_secret(kind: Kind) -> None:
-    """Nor does our own process, which patches registries and reads no Secret as itself."""
-    database = {**MYSQL, "passwordSecret": PASSWORD}
-    old = request(kind=kind, mysql=database).object
-    asked = replace(
-        request(kind=kind, old=old, mysql={**database, "port": 3307}), access=FakeAccessReviews(lambda asked: False)
-    )
+@pytest.mark.parametrize(
+    ("change", "may"),
+    [
+        ({"rest": {"resources": {"limits": {"memory": "1Gi"}}}}, True),
+        ({}, True),
+        ({"rest": {"image": "theirs"}}, False),
+        ({"mysql": {**MYSQL, "host": "theirs", "passwordSecret": PASSWORD}}, False),
+    ],
+)
+async def test_whoever_cannot_read_the_secret_gives_it_to_no_other_image_or_host(
+    kind: Kind, change: Object, may: bool
+) -> None:
+    """Other writes go through: our own process patches registries and reads no Secret as itself."""
+    spec: Any = {"mysql": {**MYSQL, "passwordSecret": PASSWORD}}
+    old = request(kind=kind, **spec).object
+    asked = request(kind=kind, old=old, **spec | change)
+    filled(asked)
+    answer = await validate(replace(asked, access=FakeAccessReviews(lambda asked: False)), WORLD)
+    assert isinstance(answer, Allowed if may else Denied)
+
+
+async def test_what_only_our_own_defaults_change_needs_no_right() -> None:
+    old = request(rest={"image": REST_IMAGE}, mysql={**MYSQL, "passwordSecret": PASSWORD}).object
+    asked = request(old=old, mysql={**MYSQL, "passwordSecret": PASSWORD})
+    filled(asked)
+    asked = replace(asked, access=FakeAccessReviews(lambda asked: False))
     assert isinstance(await validate(asked, WORLD), Allowed)

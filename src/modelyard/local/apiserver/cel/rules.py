@@ -125,11 +125,6 @@ def compile_validator(schema: Node, *, resource: bool = True) -> RuleValidator |
     return RuleValidator(root) if root is not None else None
 
 
-def compile_rules(schema: Mapping[str, Any], *, resource: bool) -> list[Rule]:
-    """The rules of one schema node, without those inside it; for judging a CRD."""
-    return _rules(read_schema(schema), resource)[0]
-
-
 def _compile_node(node: Node, resource: bool) -> _Node | None:
     properties = {
         name: compiled
@@ -170,6 +165,11 @@ def _united(trees: list[Any]) -> Any:
     for tree in trees:
         united = merged(united, tree)
     return united
+
+
+def rules_of(node: Node, resource: bool) -> list[Rule]:
+    """The rules of one schema node, without those inside it."""
+    return _rules(node, resource)[0]
 
 
 def _rules(node: Node, resource: bool) -> tuple[list[Rule], Node]:
@@ -346,7 +346,7 @@ def rule_check(schema: Mapping[str, Any], path: str, uncorrelatable: str, root: 
     """What is wrong with the rules of one schema node of a CRD."""
     causes = []
     embedded = bool(schema.get("x-kubernetes-embedded-resource"))
-    for index, rule in enumerate(compile_rules(schema, resource=root or embedded)):
+    for index, rule in enumerate(rules_of(read_schema(schema), root or embedded)):
         place = f"{path}.x-kubernetes-validations[{index}]"
         if rule.error:
             causes.append(_refused(f"{place}.rule", rule.source, rule.error))

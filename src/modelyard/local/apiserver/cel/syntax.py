@@ -20,6 +20,8 @@ class Expr:
     """A select that is `has(...)`."""
     variables: tuple[str, str] = ("", "")
     """Of a comprehension: the iteration variable and the accumulator."""
+    type: str = ""
+    """Of a constant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +116,15 @@ def _expr(data: bytes) -> Expr:
 
 
 def _const(data: bytes) -> Expr:
-    texts = [value for number, value in fields_of(data) if number == 6 and isinstance(value, bytes)]
-    return Expr("const", name=texts[0].decode() if texts else "")
+    for number, value in fields_of(data):
+        text = value.decode(errors="replace") if number in (6, 7) and isinstance(value, bytes) else ""
+        return Expr("const", name=text, type=_CONSTANTS.get(number, ""))
+    return Expr("const")
+
+
+_CONSTANTS = {
+    1: "null", 2: "bool", 3: "int", 4: "int", 5: "double", 6: "string", 7: "bytes", 8: "duration", 9: "timestamp",
+}  # fmt: skip
 
 
 def _ident(data: bytes) -> Expr:

@@ -53,7 +53,7 @@ class _Part:
 def check_definition(obj: Object) -> list[Cause]:
     """What is wrong with a new definition, beside its metadata."""
     spec = obj.get("spec") or {}
-    causes = _check_spec(spec)
+    causes = _check_spec(spec, {})
     causes += _check_stored_versions((obj.get("status") or {}).get("storedVersions") or [], spec.get("versions") or [])
     causes += _check_approval(obj, None)
     if spec.get("preserveUnknownFields"):
@@ -64,7 +64,7 @@ def check_definition(obj: Object) -> list[Cause]:
 def check_definition_update(obj: Object, old: Object) -> list[Cause]:
     """What is wrong with a changed definition."""
     spec, old_spec = obj.get("spec") or {}, old.get("spec") or {}
-    causes = _check_spec(spec)
+    causes = _check_spec(spec, old_spec)
     names, old_names = spec.get("names") or {}, old_spec.get("names") or {}
     conditions = (old.get("status") or {}).get("conditions") or ()
     fixed = [
@@ -90,7 +90,8 @@ def _no_preserve() -> Cause:
     return invalid_value("spec.preserveUnknownFields", True, text)
 
 
-def _check_spec(spec: Object) -> list[Cause]:
+def _check_spec(spec: Object, old: Object) -> list[Cause]:
+    before = {version.get("name"): version.get("schema") for version in old.get("versions") or ()}
     causes: list[Cause] = []
     group = spec.get("group") or ""
     if not group:
@@ -114,7 +115,7 @@ def _check_spec(spec: Object) -> list[Cause]:
     for index, version in enumerate(versions):
         causes += _check_version(
             version, f"spec.versions[{index}]",
-            schema=not shared_schema, subresources=not shared_subresources, columns=not shared_columns,
+            schema=not shared_schema, before=before.get(version.get("name")), subresources=not shared_subresources, columns=not shared_columns,
         )  # fmt: skip
     causes += _check_version_list(versions, (shared_schema, shared_subresources, shared_columns))
     first = versions[0].get("name") if versions else ""
@@ -127,7 +128,8 @@ def _check_spec(spec: Object) -> list[Cause]:
     causes += check_names(names, "spec.names")
     if versions and shared_schema:
         has_status = any(_has_status(version) for version in versions)
-        causes += _check_schema(versions[0].get("schema"), "spec.validation", has_status)
+        former = before.get(versions[0].get("name"))
+        causes += _check_schema(versions[0].get("schema"), "spec.validation", has_status, former)
     if versions and shared_subresources:
         causes += _check_subresources(versions[0].get("subresources"), "spec.subresources")
     if versions and shared_columns:
@@ -149,7 +151,9 @@ def _has_status(version: Object) -> bool:
     return (version.get("subresources") or {}).get("status") is not None
 
 
-def _check_version(version: Object, path: str, *, schema: bool, subresources: bool, columns: bool) -> list[Cause]:
+def _check_version(
+    version: Object, path: str, *, schema: bool, before: Object | None, subresources: bool, columns: bool
+) -> list[Cause]:
     causes: list[Cause] = []
     if wrong := naming.dns_1035_label(version.get("name") or ""):
         causes.append(invalid_value(f"{path}.name", version.get("name") or "", ",".join(wrong)))
@@ -157,7 +161,7 @@ def _check_version(version: Object, path: str, *, schema: bool, subresources: bo
     problems = _deprecation_problems(bool(version.get("deprecated")), warning)
     causes += [invalid_value(f"{path}.deprecationWarning", warning, problem) for problem in problems]
     if schema:
-        causes += _check_schema(version.get("schema"), f"{path}.schema", _has_status(version))
+        causes += _check_schema(version.get("schema"), f"{path}.schema", _has_status(version), before)
     if subresources:
         causes += _check_subresources(version.get("subresources"), f"{path}.subresources")
     if columns:
@@ -212,7 +216,7 @@ def _internal_version(version: Object, shared: tuple[bool, bool, bool]) -> str:
     return "{" + ",".join(f'"{name}":{go_value(value)}' for name, value in fields) + "}"
 
 
-def _check_schema(validation: Object | None, path: str, has_status: bool) -> list[Cause]:
+def _check_schema(validation: Object | None, path: str, has_status: bool, before: Object | None) -> list[Cause]:
     schema: Mapping[str, Any] | None = (validation or {}).get("openAPIV3Schema")
     if schema is None:
         return []
@@ -223,15 +227,19 @@ def _check_schema(validation: Object | None, path: str, has_status: bool) -> lis
     if schema.get("nullable"):
         causes.append(field_forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
     unreadable = unsupported_keyword(schema)
-    structural = False
+    structural: Node | None = None
     if unreadable is None:
         found = check_structural(schema, path)
         if not found:
             root = read_schema(schema)
             found = check_defaults(root, path, _check_default)
-            structural = not found
+            structural = None if found else root
         causes += found
-    causes += check_keywords(schema, path, _check_rules if structural else None)
+    causes += check_keywords(schema, path, None if structural is None else _check_rules)
+    if structural is not None and structural.has_rules:
+        from modelyard.local.apiserver.cel import cost_check
+
+        causes += cost_check(structural, path, changed=validation != before)
     if not causes and unreadable is not None:
         causes.append(invalid_value(path, "", unreadable))
     return causes

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -26,7 +25,6 @@ _SHOWN = 30
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
-_Answer = TypeVar("_Answer")
 _decoder = msgspec.json.Decoder()
 _POSITION = re.compile(r"byte (\d+)")
 
@@ -62,11 +60,6 @@ def unsupported(accepted: Sequence[str], given: str = "") -> Problem:
             "(client-go: rest.Config.ContentType and AcceptContentTypes)"
         )
     return problems.unsupported_media_type(message)
-
-
-async def aside(body: bytes, work: Callable[[], _Answer]) -> _Answer:
-    """Does what takes long for a large body in a thread, so that others get their answers meanwhile."""
-    return await asyncio.to_thread(work) if len(body) > LARGE else work()
 
 
 def decode_body(body: bytes, content_type: str) -> tuple[Any, list[str]]:

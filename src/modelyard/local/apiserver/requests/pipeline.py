@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from modelyard.kube.kinds import Kind, Object
@@ -49,6 +49,7 @@ class Exchange:
         return Write(
             self.resource, target.namespace if self.resource.kind.namespaced else "", target.name if name is None else name, self.user,
             write_options, target.subresource, write_options.field_manager or _agent_name(agent), self.warnings,
+            len(self.request.body) > bodies.LARGE,
         )  # fmt: skip
 
 
@@ -81,6 +82,8 @@ class Pipeline:
     async def _handle(self, request: Request, entry: Object) -> Reply:
         server = self._server
         user = await server.hooks.authenticator.authenticate(request)
+        if (turn := server.turns.take(user.name)) is not None:
+            await turn
         target = paths.parse(request)
         entry["user"] = user.name
         if user is not ANONYMOUS:
@@ -189,7 +192,8 @@ class Pipeline:
         try:
             content_type = request.headers.get("content-type", "")
             if len(request.body) > bodies.LARGE:
-                value, duplicates = await asyncio.to_thread(bodies.decode_body, request.body, content_type)
+                decode = partial(bodies.decode_body, request.body, content_type)
+                value, duplicates = await self._server.long_work.do(exchange.user.name, decode)
             else:
                 value, duplicates = bodies.decode_body(request.body, content_type)
         except bodies.Unreadable as error:
@@ -213,15 +217,16 @@ class Pipeline:
 
     async def _create(self, exchange: Exchange) -> Reply:
         write = exchange.write(options.write_options(exchange.request, "CreateOptions"), "")
-        obj, duplicates = await self._body(exchange, exchange.resource.kind.kind)
-        obj = self._server.writes.accept(write, obj, duplicates)
-        return self._written(exchange, await self._server.writes.create(write, obj))
+        writes = self._server.writes
+        body, duplicates = await self._body(exchange, exchange.resource.kind.kind)
+        obj = await writes.aside(write, lambda: writes.accept(write, body, duplicates))
+        return self._written(exchange, await writes.create(write, obj))
 
     async def _update(self, exchange: Exchange) -> Reply:
         write = exchange.write(options.write_options(exchange.request, "UpdateOptions"))
-        obj, duplicates = await self._body(exchange, exchange.resource.kind.kind)
+        body, duplicates = await self._body(exchange, exchange.resource.kind.kind)
         writes = self._server.writes
-        obj = writes.accept(write, obj, duplicates)
+        obj = await writes.aside(write, lambda: writes.accept(write, body, duplicates))
         writes.check_name(write, obj)
         return self._written(exchange, await writes.update(write, obj))
 
@@ -233,7 +238,8 @@ class Pipeline:
         if applying:
             body = exchange.request.body
             bodies.check_size(body)
-            transform = server.patches.apply(write, *await bodies.aside(body, lambda: patching.read_apply(body)))
+            read = await server.writes.aside(write, lambda: patching.read_apply(body))
+            transform = server.patches.apply(write, *read)
         else:
             transform = server.patches.transform(write, exchange.request.body, patch_type)
         done = await server.writes.change(write, transform, options_kind="PatchOptions", applying=applying)

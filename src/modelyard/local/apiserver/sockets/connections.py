@@ -45,6 +45,9 @@ class Keeper(Protocol):
 
     def left(self, connection: Connection) -> None: ...
 
+    def holding(self, more: int) -> None:
+        """So many bytes came of requests that are not complete."""
+
 
 class Connection(asyncio.Protocol):
     """Requests one after the other. The task of the one under way is cancelled when the client goes away."""
@@ -115,6 +118,7 @@ class Connection(asyncio.Protocol):
         else:
             seen = len(self._begun)
             self._begun += data
+            self._keeper.holding(len(data))
             self._read(self._begun, seen)
 
     def pause_writing(self) -> None:
@@ -163,6 +167,7 @@ class Connection(asyncio.Protocol):
         if self._begun is None:
             self._begun = bytearray(data)
             self._since = self._loop.time()
+            self._keeper.holding(len(data))
 
     def _hand_over(self, buffer: bytes) -> None:
         self._closing = True
@@ -313,11 +318,17 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     @property
+    def held(self) -> int:
+        """How many bytes of a request are here that is not complete."""
+        return len(self._begun) if self._begun is not None and not self._closing else 0
+
+    @property
     def since(self) -> float:
         """When it last began something; what is being answered counts as just begun."""
         return self._since if self._task is None else self._loop.time()
 
     def abort(self) -> None:
+        self._closing, self._begun = True, None
         self._transport.abort()
 
     async def close(self, seconds: float) -> None:

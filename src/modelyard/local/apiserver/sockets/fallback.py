@@ -17,6 +17,8 @@ from modelyard.local.apiserver.sockets.connections import BODY_SECONDS, MOST_HEA
 from modelyard.local.apiserver.sockets.heads import METHODS
 from modelyard.local.apiserver.storage.store import encode
 
+_MOST_HELD = 64 * 1024 * 1024
+
 
 class Unusual:
     """Takes over connections whose client asks for more than plain requests."""
@@ -26,6 +28,8 @@ class Unusual:
     ) -> None:
         self._handle = handle
         self._check_origin = check_origin
+        self._held = 0
+        """Bytes of bodies that are being read."""
         self._server = web.Server(
             self._serve,
             handler_cancellation=True,
@@ -65,7 +69,7 @@ class Unusual:
             if length is not None and length > MOST_BYTES:
                 raise problems.too_large(f"limit is {MOST_BYTES}")
             async with asyncio.timeout(BODY_SECONDS):
-                body = await _read_limited(raw)
+                body = await self._read_limited(raw)
         transport = raw.transport
         tls = transport.get_extra_info("ssl_object") if transport is not None else None
         certificate = tls.getpeercert(binary_form=True) if tls is not None else None
@@ -73,6 +77,21 @@ class Unusual:
             raw.method, raw.rel_url.path, parse_query(raw.rel_url.raw_query_string),
             {name.lower(): _readable("\n".join(raw.headers.getall(name))) for name in raw.headers}, body, None, certificate, raw.remote or "",
         )  # fmt: skip
+
+    async def _read_limited(self, raw: web.BaseRequest) -> bytes:
+        """Nobody knows yet who sends it: all of these bodies together are bounded, too."""
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async for chunk in raw.content.iter_any():
+                size += len(chunk)
+                self._held += len(chunk)
+                if size > MOST_BYTES or self._held > _MOST_HELD:
+                    raise problems.too_large(f"limit is {MOST_BYTES}")
+                parts.append(chunk)
+        finally:
+            self._held -= size
+        return b"".join(parts)
 
     async def _send(self, raw: web.BaseRequest, reply: Reply) -> web.StreamResponse:
         if reply.upgrade is not None:
@@ -131,17 +150,6 @@ def _quiet_log() -> logging.Logger:
 def _readable(text: str) -> str:
     """A header's text, where bytes that are no UTF-8 are replaced: half of a character cannot be written anywhere."""
     return text if text.isascii() else text.encode(errors="surrogateescape").decode(errors="replace")
-
-
-async def _read_limited(raw: web.BaseRequest) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    async for chunk in raw.content.iter_any():
-        size += len(chunk)
-        if size > MOST_BYTES:
-            raise problems.too_large(f"limit is {MOST_BYTES}")
-        parts.append(chunk)
-    return b"".join(parts)
 
 
 class _Socket:

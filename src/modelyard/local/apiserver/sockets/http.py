@@ -26,6 +26,8 @@ _LAST_SECONDS = 1.0
 _CHECK_SECONDS = 5.0
 """How often connections are looked at for what takes too long."""
 _MOST_CONNECTIONS = 2000
+_MOST_HELD = 128 * 1024 * 1024
+"""How many bytes of requests there may be that are not complete: nobody knows yet who sends them."""
 _MOST_UNUSUAL = 256
 """How many connections may be such that something other than plain requests was asked for on them."""
 _OTHER_FILES = _MOST_UNUSUAL + MOST_ARRIVING + 128
@@ -54,6 +56,8 @@ class Door:
         self._connections: set[Connection] = set()
         self._handed_over: dict[asyncio.Transport, None] = {}
         self._most = _most_connections()
+        self._held = 0
+        """Bytes of requests that were not complete when this was last counted, and all that came since."""
         self._unusual: Unusual | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._second = 0
@@ -108,6 +112,22 @@ class Door:
         largest = max(shares.values())
         crowd = [each for each in self._connections if each is not newcomer and shares[each.who] == largest]
         min(crowd, key=lambda each: each.since).abort()
+
+    def holding(self, more: int) -> None:
+        self._held += more
+        while self._held > _MOST_HELD:
+            holders = [each for each in self._connections if each.held]
+            self._held = sum(each.held for each in holders)
+            if self._held > _MOST_HELD:
+                self._take_back(holders)
+
+    def _take_back(self, holders: Sequence[Connection]) -> None:
+        """Of whoever sends most that never gets complete, the one that sends for longest goes."""
+        shares: Counter[str] = Counter()
+        for each in holders:
+            shares[each.who] += each.held
+        largest = max(shares.values())
+        min((each for each in holders if shares[each.who] == largest), key=lambda each: each.since).abort()
 
     def _drop_closed(self) -> None:
         for transport in [each for each in self._handed_over if each.is_closing()]:

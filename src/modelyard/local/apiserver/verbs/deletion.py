@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from modelyard.kube.kinds import Kind, Object
-from modelyard.kube.times import format_time, parse_time
+from modelyard.kube.times import format_time, later, parse_time
 from modelyard.local.apiserver.requests import problems, rendering
 from modelyard.local.apiserver.requests.hooks import Admission, Hooks
 from modelyard.local.apiserver.requests.messages import UserInfo
@@ -149,12 +149,12 @@ class Deletions:
         if "deletionTimestamp" not in metadata:
             if metadata.get("generation"):
                 metadata["generation"] += 1
-            metadata["deletionTimestamp"] = format_time(now + timedelta(seconds=grace))
+            metadata["deletionTimestamp"] = format_time(later(now, grace))
             metadata["deletionGracePeriodSeconds"] = grace
             resource.strategy.start_deletion(obj)
             return
         given = metadata.get("deletionGracePeriodSeconds") or 0
-        until = parse_time(metadata["deletionTimestamp"]) - timedelta(seconds=given) + timedelta(seconds=grace)
+        until = later(later(parse_time(metadata["deletionTimestamp"]), -given), grace)
         if grace == 0 and parse_time(metadata["deletionTimestamp"]) <= now:
             until = parse_time(metadata["deletionTimestamp"])
         elif until < now:

@@ -105,7 +105,7 @@ class Patches:
 
         async def patched(raw: bytes | None) -> Object:
             assert raw is not None
-            result = await bodies.aside(patch, lambda: self.patched(write.resource, raw, patch, patch_type))
+            result = await self._writes.aside(write, lambda: self.patched(write.resource, raw, patch, patch_type))
             _check_kind(write.resource, result)
             obj = self._accepted(write, result, patch, patch_type)
             self._writes.check_name(write, obj)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TypeVar
 
 from modelyard.kube.kinds import Kind, Object
 from modelyard.local.apiserver.requests import problems, rendering
@@ -12,6 +13,7 @@ from modelyard.local.apiserver.requests.hooks import Admission, Attributes, Hook
 from modelyard.local.apiserver.requests.messages import UserInfo
 from modelyard.local.apiserver.requests.options import WriteOptions, version_problem
 from modelyard.local.apiserver.requests.problems import Cause, Problem
+from modelyard.local.apiserver.requests.turns import LongWork
 from modelyard.local.apiserver.served.resources import ServedResource
 from modelyard.local.apiserver.storage.store import Stale, Store, Stored, TooLarge, WriteFailed, decode, encode
 from modelyard.local.apiserver.verbs import metadata as meta
@@ -33,6 +35,8 @@ class Write:
     subresource: str = ""
     manager: str = "unknown"
     warnings: list[str] = field(default_factory=list)
+    large: bool = False
+    """Its body is large: what takes long is done beside the event loop."""
 
     @property
     def dry_run(self) -> bool:
@@ -58,16 +62,29 @@ class Written:
         return 201 if self.created else 200
 
 
+_Answer = TypeVar("_Answer")
 Transform = Callable[[bytes | None], Awaitable[Object]]
 """Makes the new object, its own, from the live one's bytes (None: there is none)."""
 
 
 class Writes:
-    def __init__(self, store: Store, hooks: Hooks, ownership: Ownership, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        hooks: Hooks,
+        ownership: Ownership,
+        clock: Callable[[], datetime],
+        long_work: LongWork,
+    ) -> None:
+        self._long_work = long_work
         self._store = store
         self._hooks = hooks
         self._ownership = ownership
         self._clock = clock
+
+    async def aside(self, write: Write, work: Callable[[], _Answer]) -> _Answer:
+        """What takes long for a large body, so that others get their answers meanwhile. It may not change the server's state."""
+        return await self._long_work.do(write.user.name, work) if write.large else work()
 
     # Reading what a client sent.
 
@@ -169,12 +186,15 @@ class Writes:
             strategy.prepare_create(obj)
         if strategy.counts_generation:
             metadata["generation"] = 1
+
         # What is of another kind is not looked at any closer.
-        causes = meta.check(resource, obj) if _is_kind(resource, obj) and not strategy.metadata_last else []
-        causes += strategy.validate(obj, None, write.subresource)
-        if strategy.metadata_last and not causes:
-            causes = meta.check(resource, obj)
-        if causes:
+        def check() -> list[Cause]:
+            early = _is_kind(resource, obj) and not strategy.metadata_last
+            causes = meta.check(resource, obj) if early else []
+            causes += strategy.validate(obj, None, write.subresource)
+            return causes or (meta.check(resource, obj) if strategy.metadata_last else [])
+
+        if causes := await self.aside(write, check) if write.large else check():
             raise problems.invalid(_kind_of(resource, obj), metadata.get("name", ""), _unique(causes))
         write.warnings += strategy.warnings(obj, None)
         name = metadata["name"]
@@ -334,15 +354,15 @@ class Writes:
         metadata = new["metadata"]
         if subresource != "status" and strategy.bumps_generation(new, live):
             metadata["generation"] = old_metadata.get("generation", 0) + 1
-        causes: list[Cause] = []
-        if not unchecked:
+
+        def check() -> list[Cause]:
             causes = meta.check(resource, new, update=True) + meta.check_update(metadata, old_metadata)
             if resource.custom:
                 # Kubernetes looks twice, and tells what it finds each time.
-                causes += meta.check_contents(metadata) + strategy.validate(new, live, subresource)
-            else:
-                causes = _unique(causes + strategy.validate({**new, **aside} if aside else new, live, subresource))
-        if causes:
+                return causes + meta.check_contents(metadata) + strategy.validate(new, live, subresource)
+            return _unique(causes + strategy.validate({**new, **aside} if aside else new, live, subresource))
+
+        if not unchecked and (causes := await self.aside(write, check) if write.large else check()):
             raise problems.invalid(_kind_of(resource, new), write.name, causes)
         if not unchecked and subresource != "status":
             write.warnings += strategy.warnings(new, live)
