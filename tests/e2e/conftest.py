@@ -13,10 +13,25 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
+from modelyard.kube.openshift import PLATFORMS
 from tests.real.build import build
 
 if TYPE_CHECKING:
     from tests.e2e.laptop import Laptop
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that is marked `platforms` runs on each of these; the others run on plain Kubernetes."""
+    if "platform" in metafunc.fixturenames:
+        marker = metafunc.definition.get_closest_marker("platforms")
+        metafunc.parametrize("platform", marker.args if marker else PLATFORMS[:1], indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def platform(request: pytest.FixtureRequest) -> str:
+    """What the laptop cluster of a test is like."""
+    name: str = request.param
+    return name
 
 
 def program(name: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from modelyard.kube.openshift import PLATFORMS
 from tests.e2e.laptop import Laptop
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -97,9 +98,10 @@ ELSEWHERE = frozenset(
 
 
 @pytest.fixture(scope="module")
-def laptop(kubectl_program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
+def laptop(kubectl_program: str, tmp_path_factory: pytest.TempPathFactory, platform: str) -> Iterator[Laptop]:
     """With every operator, so that every kind is served."""
-    cluster = Laptop(tmp_path_factory.mktemp("endings"), kubectl_program, operators="mlflow,model-registry")
+    folder = tmp_path_factory.mktemp("endings")
+    cluster = Laptop(folder, kubectl_program, operators="mlflow,model-registry", platform=platform)
     cluster.start()
     yield cluster
     cluster.stop()
@@ -149,6 +151,7 @@ def listed(things: list[dict[str, Any]]) -> str:
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": things})
 
 
+@pytest.mark.platforms(*PLATFORMS)
 def test_one_of_everything_can_be_made_and_deleted_and_made_again(laptop: Laptop, ns: str) -> None:
     """Once in the middle of starting, once after MLflow and the registry's database are there."""
     things = objects(laptop, ns)
@@ -164,6 +167,7 @@ def test_one_of_everything_can_be_made_and_deleted_and_made_again(laptop: Laptop
         laptop.wait(lambda: children(laptop, ns) == set(KEPT), "no pod is left, and only the claims that stay")
 
 
+@pytest.mark.platforms(*PLATFORMS)
 def test_a_namespace_ends_with_everything_in_it(laptop: Laptop, ns: str) -> None:
     inside = [each for each in objects(laptop, ns) if each["metadata"].get("namespace") == ns]
     laptop.kubectl("apply", "-f", "-", input=listed(inside))

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from modelyard.kube.openshift import PLATFORMS
 from modelyard.local.images.build import Builder
 from modelyard.local.images.recipes.mlflow import recipe
 from modelyard.operators.mlflow.facts import FORCE_MIGRATE
@@ -106,8 +107,8 @@ class Started:
 
 
 @pytest.fixture(scope="module")
-def started(kubectl_program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Started]:
-    laptop = Laptop(tmp_path_factory.mktemp("mlflow") / "cluster", kubectl_program)
+def started(kubectl_program: str, tmp_path_factory: pytest.TempPathFactory, platform: str) -> Iterator[Started]:
+    laptop = Laptop(tmp_path_factory.mktemp("mlflow") / "cluster", kubectl_program, platform=platform)
     yield Started(laptop, laptop.start(EXAMPLE))
     laptop.stop()
 
@@ -157,6 +158,7 @@ def status(cluster: Laptop) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.platforms(*PLATFORMS)
 def test_70_a_fresh_mlflow_is_migrated_and_answers(cluster: Laptop) -> None:
     (job,) = cluster.get("jobs", "-n", NS)["items"]
     assert job["status"]["succeeded"] == 1
@@ -183,6 +185,7 @@ def open_page(url: str, profile: Path) -> str:
     return shown(url, profile, "--ignore-certificate-errors", milliseconds=20_000).stdout
 
 
+@pytest.mark.platforms(*PLATFORMS)
 def test_the_link_that_up_prints_opens_a_workspace_logged_in(started: Started, tmp_path: Path) -> None:
     link = re.search(r"mlflow: (https://\S+)", started.said)
     assert link is not None, started.said
@@ -194,6 +197,7 @@ def test_the_link_that_up_prints_opens_a_workspace_logged_in(started: Started, t
     assert f"modelyard url mlflow --dir {started.cluster.directory}" in again
 
 
+@pytest.mark.platforms(*PLATFORMS)
 def test_the_start_page_leads_to_mlflow_and_a_stranger_is_told_how_to_log_in(cluster: Laptop, tmp_path: Path) -> None:
     start = open_page(cluster.modelyard("url").strip(), tmp_path / "user")
     assert "<h2>mlflow</h2>" in start
@@ -204,6 +208,7 @@ def test_the_start_page_leads_to_mlflow_and_a_stranger_is_told_how_to_log_in(clu
         assert "modelyard url" in page
 
 
+@pytest.mark.platforms(*PLATFORMS)
 def test_the_gateway_leads_to_it(cluster: Laptop) -> None:
     url = f"{status(cluster)['url']}/api/3.0/mlflow/server-info"
     unchecked = ssl._create_unverified_context()
@@ -315,24 +320,15 @@ def test_a_workspace_is_made_with_kubernetes_and_mlflow_says_so(
     assert remedy in answer["message"]
 
 
-def test_on_openshift_a_run_is_logged_through_the_gateway_and_survives_a_restart(
-    kubectl_program: str, tmp_path: Path
-) -> None:
-    laptop = Laptop(tmp_path / "cluster", kubectl_program, platform="openshift")
-    said = laptop.start(EXAMPLE)
-    try:
-        link = re.search(r"mlflow: (https://\S+)", said)
-        assert link is not None, said
-        assert "Create your first experiment" in open_page(link[1], tmp_path / "profile")
-        run = client(laptop, member(laptop, "team-a", "alice", "edit"), LOG_A_RUN)
-        laptop.stop()
-        laptop.start()
-        laptop.wait(lambda: _available(laptop), "MLflow is available again", seconds=180)
-        token = laptop.kubectl("create", "token", "alice", "-n", "team-a").strip()
-        found = client(laptop, token, READ_A_RUN, run)
-        assert found == {"params": {"depth": "3"}, "metrics": {"accuracy": 0.9}, "note": "hello", "models": []}
-    finally:
-        laptop.stop()
+@pytest.mark.platforms("openshift")
+def test_what_is_logged_through_the_gateway_survives_a_restart(cluster: Laptop, alice: str) -> None:
+    run = client(cluster, alice, LOG_A_RUN)
+    cluster.stop()
+    cluster.start()
+    cluster.wait(lambda: _available(cluster), "MLflow is available again", seconds=180)
+    again = cluster.kubectl("create", "token", "alice", "-n", "team-a").strip()
+    found = client(cluster, again, READ_A_RUN, run)
+    assert found == {"params": {"depth": "3"}, "metrics": {"accuracy": 0.9}, "note": "hello", "models": []}
 
 
 def _keeps_a_run(laptop: Laptop) -> None:

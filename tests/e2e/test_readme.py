@@ -1,28 +1,35 @@
 """The command blocks of README and tutorials run as they stand: in a fresh clone, and from the wheel in an empty folder, as a user without rights.
 
 A block is fenced as `sh` or `console`. A comment before it says what is special about it:
-`<!-- background -->` it goes on while the others run; `<!-- wheel -->` it is for those without a checkout; `<!-- not run: why -->`;
+`<!-- background -->` it goes on while the others run; `<!-- wheel -->` it is for those without a checkout; `<!-- cluster -->` it
+is for those with a cluster; `<!-- container engine -->` for those with docker or podman and a checkout; `<!-- at the end -->` it
+ends the laptop cluster; `<!-- interrupted at: TEXT -->` the user presses Ctrl-C once this is shown; `<!-- not run: why -->`;
 `<!-- file: NAME -->` the text of a file (any language).
 """
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from modelyard.cli.laptop.withheld import WITHHELD
-from tests.e2e.conftest import wait_until
+from modelyard.kube.workload_status import replicas_status
+from tests.e2e.conftest import Kubectl, wait_until
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs/tutorials").glob("*.md"))]
@@ -34,6 +41,35 @@ _UP = "modelyard is up"
 _FOREIGN = ("MODELYARD_", "MLFLOW_", "KUBECONFIG", "MAKE", "MFLAGS", "VIRTUAL_ENV", "PYTHON", "XDG_", "CI")
 """Variables of whoever runs the tests that a newcomer does not have."""
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+_INTERRUPTED = "interrupted at: "
+_INTERRUPT = """
+import os, pty, sys
+
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execvp("bash", ["bash", "-euo", "pipefail", "-c", sys.argv[2]])
+seen = b""
+while sys.argv[1].encode() not in seen:
+    seen += os.read(terminal, 4096)
+os.write(terminal, b"\\x03")
+try:
+    while more := os.read(terminal, 4096):
+        seen += more
+except OSError:
+    pass  # That is how a terminal ends whose last program has ended.
+print(seen.decode())
+sys.exit(0 if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) in (-2, 130) else 1)
+"""
+"""Runs commands in a terminal until a text is shown, and presses Ctrl-C."""
+_DOCKER = """#!/bin/sh
+echo "docker $*"
+[ "$1" = build ] && [ ! -f Dockerfile ] && exit 1
+exit 0
+"""
+"""Stands in for a container engine, which a test machine has not: it says how it was called."""
+LONG_AGO = "2026-01-01T00:00:00Z"
+TAG = "v1.2.3"
+"""Of the clone that the wheel is built from."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +81,16 @@ class Block:
     @property
     def is_command(self) -> bool:
         return self.language in _SHELLS and not self.mark.startswith(("not run:", "file:"))
+
+    @property
+    def when(self) -> str:
+        """Its mark, without where it is interrupted."""
+        return self.mark.partition(_INTERRUPTED)[0].rstrip(", ")
+
+    @property
+    def script(self) -> str:
+        _, interrupted, text = self.mark.partition(_INTERRUPTED)
+        return shlex.join(["python3", "-c", _INTERRUPT, text, self.text]) if interrupted else self.text
 
 
 def blocks(page: str) -> list[Block]:
@@ -63,8 +109,8 @@ class Way:
 
     def commands(self, page: str, *marks: str) -> str:
         """The blocks of a page with one of these marks, in one shell: what is exported in one is there in the next."""
-        chosen = [block for block in blocks(page) if block.is_command and block.mark in marks]
-        return "\n".join(f"echo '== {page}, command {n}'\n{block.text}" for n, block in enumerate(chosen, 1))
+        chosen = [block for block in blocks(page) if block.is_command and block.when in marks]
+        return "\n".join(f"echo '== {page}, command {n}'\n{block.script}" for n, block in enumerate(chosen, 1))
 
     def run(self, page: str, **more: str) -> str:
         for block in blocks(page):
@@ -128,6 +174,8 @@ def environ(kubectl_program: str, home: Path, user: str | None) -> dict[str, str
     uv = Path(sys.prefix) / "bin"
     for name in (Path(kubectl_program), uv / "uv", uv / "uvx"):
         shutil.copy(name, tools)
+    (tools / "docker").write_text(_DOCKER)
+    (tools / "docker").chmod(0o755)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
     path = _SYSTEM_PATH if user else kept["PATH"]
     return kept | {"HOME": str(home), "PATH": f"{tools}:{path}", "PYTHONWARNINGS": "ignore"}
@@ -146,9 +194,13 @@ def clone(folder: Path) -> None:
         subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
 
 
-def put_wheel(folder: Path) -> None:
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
+def put_wheel(folder: Path, source: Path) -> None:
+    """The wheel of a release: of a clone with a tag."""
+    clone(source)
+    subprocess.run(["git", "tag", TAG], cwd=source, check=True)
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source)]
     subprocess.run(build, check=True, capture_output=True, timeout=300)
+    shutil.rmtree(source)
 
 
 @pytest.fixture(scope="module", params=["checkout", "wheel"])
@@ -157,7 +209,7 @@ def way(request: pytest.FixtureRequest, home: Path, environ: dict[str, str], use
     name: str = request.param
     folder = home / name
     folder.mkdir()
-    put_wheel(folder) if name == "wheel" else clone(folder)
+    put_wheel(folder, home / "source") if name == "wheel" else clone(folder)
     if user:
         subprocess.run(["chown", "-R", user, str(folder)], check=True)
     here = Way(name, folder, environ, user)
@@ -180,7 +232,8 @@ def way(request: pytest.FixtureRequest, home: Path, environ: dict[str, str], use
             here.shell(here.commands("README.md", "wheel"))
         yield here
     finally:
-        os.killpg(process.pid, signal.SIGINT)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
         process.wait(120)
 
 
@@ -224,14 +277,70 @@ def test_the_controller_tutorial(way: Way) -> None:
     assert "Hello from a pod" in said
 
 
-def test_the_cluster_tutorial_on_an_api_server(way: Way, apiserver: Path) -> None:
-    config = way.folder / "kubeconfig"
-    config.write_text(apiserver.read_text())
-    config.chmod(0o644)
-    said = way.run("docs/tutorials/cluster.md", KUBECONFIG=str(config))
+def test_the_cluster_tutorial_on_an_api_server(way: Way, apiserver: Path, kubectl: Kubectl) -> None:
+    with rolling_out(kubectl):
+        said = way.run("docs/tutorials/cluster.md", KUBECONFIG=administrator(way, apiserver))
+    assert 'deployment "modelyard" successfully rolled out' in said
     assert "+ Deployment modelyard/mlflow" in said
     assert 'deployment.apps "modelyard" deleted' in said
     assert "name a digest or a fixed tag" not in said
+
+
+def administrator(way: Way, apiserver: Path) -> str:
+    """A kubeconfig of a cluster that this user may read."""
+    config = way.folder / "kubeconfig"
+    config.write_text(apiserver.read_text())
+    config.chmod(0o644)
+    return str(config)
+
+
+@contextmanager
+def rolling_out(kubectl: Kubectl) -> Iterator[None]:
+    """The cluster of the test runs no pods: this says that those of the plane are ready. (`test_wheel.py` runs the plane.)"""
+    over = threading.Event()
+
+    def play() -> None:
+        while not over.wait(0.2):
+            text = kubectl("get", "deployment", "modelyard", "-n", "modelyard", "-o", "json", code=None)
+            found = json.loads(text) if text.startswith("{") else None
+            if found and found["status"].get("observedGeneration") != found["metadata"]["generation"]:
+                status = replicas_status(found, since=LONG_AGO)
+                patch = ["--subresource=status", "--type=merge", "-p", json.dumps({"status": status})]
+                kubectl("patch", "deployment", "modelyard", "-n", "modelyard", *patch, code=None)
+
+    player = threading.Thread(target=play)
+    player.start()
+    try:
+        yield
+    finally:
+        over.set()
+        player.join()
+
+
+def test_the_readmes_way_to_a_cluster(way: Way, apiserver: Path) -> None:
+    path = f"{way.folder}/.venv/bin:{way.environ['PATH']}"
+    said = way.shell(way.commands("README.md", "cluster"), PATH=path, KUBECONFIG=administrator(way, apiserver))
+    assert "+ Deployment opendatahub/mlflow" in said
+    assert "deployment.apps/modelyard serverside-applied" in said
+    assert "mlflow.mlflow.opendatahub.io/mlflow" in said
+
+
+def test_the_image_is_built_with_the_version_of_the_checkout(way: Way) -> None:
+    if way.name == "wheel":
+        pytest.skip("only a checkout has the Dockerfile")
+    said = way.shell(way.commands("docs/tutorials/cluster.md", "container engine"))
+    version = way.shell(".venv/bin/modelyard --version").split()[1]
+    assert f"docker build --build-arg VERSION={version}" in said
+    assert f"--tag REGISTRY/modelyard:{version.replace('+', '-')}" in said
+    assert "docker push REGISTRY/modelyard:0.1.0" in said
+
+
+def test_a_release_has_the_version_of_its_tag_and_completes_in_a_shell(way: Way) -> None:
+    asked = 'COMP_WORDS=(modelyard exa) COMP_CWORD=1; _modelyard; echo "${COMPREPLY[*]}"'
+    said = way.shell(f'set +u; export PATH="$PWD/.venv/bin:$PATH"; eval "$(modelyard completion bash)"; {asked}')
+    assert said.split() == ["examples"]
+    if way.name == "wheel":
+        assert way.shell(".venv/bin/modelyard --version") == f"modelyard {TAG.removeprefix('v')}\n"
 
 
 def test_what_runs_is_the_users_own(way: Way) -> None:
@@ -241,6 +350,23 @@ def test_what_runs_is_the_users_own(way: Way) -> None:
     inside = "src" if way.name == "checkout" else "site-packages"
     assert said.startswith(f"{owner} {way.folder}/")
     assert f"/{inside}/modelyard/" in said
+
+
+def test_the_laptop_tutorials_end(way: Way) -> None:
+    """The last one of each way: it ends the cluster that the others use."""
+    page = "docs/tutorials/laptop.md"
+    first = blocks(page)[0].text
+    said = way.shell(first + way.commands(page, "at the end"))
+    assert "stopped; the state is kept in" in said
+    assert sorted(entry.name for entry in (way.folder / ".up").iterdir()) == ["lock"]
+
+
+def test_every_block_is_run_but_these() -> None:
+    left = {(page, block.text) for page in PAGES for block in blocks(page) if block.mark.startswith("not run:")}
+    assert left == {("README.md", "make test\n")}
+    assert "step test\n" in (ROOT / ".ci/run").read_text()
+    known = {"", "background", "wheel", "wheel, background", "cluster", "container engine", "at the end"}
+    assert {block.when for page in PAGES for block in blocks(page) if block.is_command} == known
 
 
 def test_every_page_with_commands_is_run() -> None:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import socket
+import ssl
 from collections.abc import Iterator
+from http.client import HTTPSConnection
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -19,11 +23,12 @@ kind: ModelRegistry
 metadata: {name: models, namespace: opendatahub}
 spec: {rest: {}, postgres: {generateDeployment: true}}
 """
+MODELS = "/api/model_registry/v1alpha3/registered_models"
 
 
 @pytest.fixture
-def own(kubectl_program: str, tmp_path: Path) -> Iterator[Laptop]:
-    cluster = Laptop(tmp_path / "cluster", kubectl_program, operators="model-registry")
+def own(kubectl_program: str, tmp_path: Path, platform: str) -> Iterator[Laptop]:
+    cluster = Laptop(tmp_path / "cluster", kubectl_program, operators="model-registry", platform=platform)
     cluster.start()
     yield cluster
     cluster.stop()
@@ -69,3 +74,36 @@ def test_a_server_without_a_recipe_says_so(own: Laptop) -> None:
         return next((c["message"] for c in conditions if c["type"] == "Available"), "")
 
     wait_until(lambda: "no recipe for image" in said(), "the status names the image", seconds=240)
+
+
+@pytest.mark.platforms("openshift")
+def test_on_openshift_every_registry_has_a_route_that_leads_to_it(own: Laptop) -> None:
+    """A Route that names no host gets one from the router: without that the second registry would never be available."""
+    proxied = REGISTRY.replace("rest: {}", "rest: {}, kubeRBACProxy: {}")
+    names = ("models", "more")
+    for name in names:
+        own.kubectl("apply", "-f", "-", input=proxied.replace("name: models", f"name: {name}"))
+    for name in names:
+        own.kubectl("wait", f"mr/{name}", "-n", NS, "--for=condition=Available", "--timeout=180s", timeout=200)
+    hosts = {own.get("route", f"{name}-https", "-n", NS)["status"]["ingress"][0]["host"] for name in names}
+    assert len(hosts) == 2
+    for name in names:
+        given = json.loads(own.modelyard("env", f"{name}-https", "-o", "json"))
+        prefix = f"{name.upper()}_HTTPS"
+        trusted = ssl.create_default_context(cafile=given[f"{prefix}_CA"])
+        answers = [status_at(given[f"{prefix}_URL"], trusted, token) for token in (given[f"{prefix}_TOKEN"], "")]
+        assert answers == [200, 401], name
+
+
+def status_at(url: str, trusted: ssl.SSLContext, token: str) -> int:
+    """How a registry answers. The gateway is on this machine, whatever name it is called by."""
+    place = urlsplit(url)
+
+    class Here(HTTPSConnection):
+        def connect(self) -> None:
+            plain = socket.create_connection(("127.0.0.1", self.port), timeout=20)
+            self.sock = trusted.wrap_socket(plain, server_hostname=self.host)
+
+    connection = Here(place.hostname or "", place.port or 443)
+    connection.request("GET", f"{place.path}{MODELS}", headers={"Authorization": f"Bearer {token}"} if token else {})
+    return connection.getresponse().status

@@ -127,6 +127,23 @@ def test_kubectl_drives_a_workload_and_events_tell_the_story(laptop: Laptop, ns:
     kubectl("wait", "--for=delete", f"pod/{name}", "--timeout=60s")
 
 
+def test_status_ends_with_3_and_shows_the_last_line_of_what_crashes(laptop: Laptop, ns: str) -> None:
+    script = "echo reading the settings; echo 'ValueError: the key is missing' >&2; exit 7"
+    laptop.kubectl("run", "crashing", "-n", ns, "--image=busybox", "--", "sh", "-c", script)
+
+    def crashes() -> bool:
+        (pod,) = laptop.get("pods", "-n", ns)["items"]
+        return bool(pod["status"].get("containerStatuses") and pod["status"]["containerStatuses"][0]["restartCount"])
+
+    laptop.wait(crashes, "the container was started again")
+    said = laptop.modelyard("status", code=3)
+    assert f"Pod crashing in {ns}" in said
+    assert "its last log line: ValueError: the key is missing" in " ".join(said.split())
+    assert "reading the settings" not in said
+    laptop.kubectl("delete", "pod", "crashing", "-n", ns, "--grace-period=1")
+    laptop.wait(lambda: f"in {ns}" not in laptop.modelyard("status", code=None), "what is gone is not shown")
+
+
 def events(kubectl: Any, kind: str, name: str) -> dict[str, list[str]]:
     """The messages by reason."""
     selector = f"involvedObject.kind={kind},involvedObject.name={name}"

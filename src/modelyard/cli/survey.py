@@ -24,6 +24,7 @@ NO_IMAGE = frozenset(("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "E
 _BAD_WAITS = NO_IMAGE | {"CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 _LINE_LENGTH = 500
 _ALL = "*"
+_BEING_CREATED = "ContainerCreating"
 
 
 @dataclass
@@ -199,13 +200,13 @@ async def _last_log_line(client: Client, node: Node) -> str:
 
 
 def _crashed_container(pod: Object) -> tuple[str, bool] | None:
-    """The container that ended with an error, and whether it was started again since."""
+    """The container that ended with an error or is started again and again, and whether it was started again since."""
     status = status_of(pod)
     for container in [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]:
         now, before = container.get("state") or {}, container.get("lastState") or {}
         if (now.get("terminated") or {}).get("exitCode"):
             return container["name"], False
-        if not container.get("ready") and (before.get("terminated") or {}).get("exitCode"):
+        if not container.get("ready") and before.get("terminated"):
             return container["name"], True
     return None
 
@@ -293,6 +294,9 @@ def _node(
 ) -> Node:
     state, ready, why = state_of(kind, obj)
     node = Node(kind, obj, state, ready, why, events=events.get(uid_of(obj), []))
+    if node.state == _BEING_CREATED and (told := [event for event in node.events if event.get("type") == "Warning"]):
+        # Only the kubelet's Events say what a container that is not there yet waits for, such as a volume.
+        node.why = f"{state}: {told[-1].get('message')}"
     if depth < 6:
         marks = [uid_of(obj)]
         if depth == 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Object
@@ -10,7 +11,8 @@ from modelyard.kube.objects import name_of
 from modelyard.operators.parts.references import CONFIG_DIGEST
 from modelyard.runtime.declaring.operator import Operator
 from modelyard.runtime.webhooks import AdmissionRequest, Denied, Webhook
-from tests.cluster.model_registry.scenarios.scene import GENERATED, POSTGRES, RegistryScene
+from tests.cluster.model_registry.scenarios.gateway import begin
+from tests.cluster.model_registry.scenarios.scene import GENERATED, POSTGRES, REGISTRY, RegistryScene
 from tests.cluster.stories import Server
 from tests.ground import ApiGround
 
@@ -80,6 +82,49 @@ async def test_registries_of_one_name_in_two_namespaces_have_a_binding_each(scen
     assert isinstance(scene.ground, ApiGround)
     bindings = (await scene.ground.client.list(builtin.ClusterRoleBinding)).items
     assert len([one for one in bindings if name_of(one).startswith("mr-auth-delegator")]) == 2
+
+
+async def test_the_end_waits_for_a_route_that_someone_holds_and_names_it(scene: RegistryScene) -> None:
+    routes, name = await begin(scene), "model-registry-mr"
+
+    def held(*finalizers: str) -> Callable[[Object], None]:
+        return lambda route: route["metadata"].update(finalizers=list(finalizers))
+
+    await scene.ground.until(builtin.HTTPRoute, name, namespace=routes)
+    await scene.ground.edit(builtin.HTTPRoute, name, held("example.com/hold"), namespace=routes)
+    await scene.ground.delete(REGISTRY, "mr")
+    waiting = f"waiting for HTTPRoute {routes}/{name} to be gone, which its finalizers example.com/hold hold"
+    told = await scene.condition("Degraded", status="Unknown", reason="Finalizing")
+    assert waiting in told["message"]
+    await scene.ground.quiet()
+    assert await scene.ground.find(REGISTRY, "mr") is not None
+    await scene.ground.edit(builtin.HTTPRoute, name, held(), namespace=routes)
+    await scene.ground.gone(REGISTRY, "mr")
+    assert await scene.ground.find(builtin.HTTPRoute, name, namespace=routes) is None
+
+
+async def test_the_policy_of_an_image_that_is_taken_back_is_the_default_images(scene: RegistryScene) -> None:
+    """The API fills a policy in only once, and keeps it when the image changes: so we always say it."""
+
+    def policy(deployment: Object) -> str:
+        return str(Server(deployment, "rest-container").container["imagePullPolicy"])
+
+    await scene.start()
+    await scene.create(rest={"image": "example.com/mine:1"})
+    await scene.ground.until(builtin.Deployment, "mr", lambda found: policy(found) == "IfNotPresent")
+    await scene.edit(rest={})
+    await scene.ground.until(builtin.Deployment, "mr", lambda found: policy(found) == "Always")
+
+
+async def test_empty_resources_are_a_choice_and_none_get_the_defaults(scene: RegistryScene) -> None:
+    await scene.start()
+    await scene.create(rest={"resources": {}})
+    assert (await scene.server()).container.get("resources") in (None, {})
+    assert "resources" not in (await scene.status())["specDefaults"]
+    await scene.edit(rest={})
+    await scene.ground.until(
+        builtin.Deployment, "mr", lambda found: "requests" in Server(found, "rest-container").container["resources"]
+    )
 
 
 async def test_a_long_refusal_is_told_from_its_start(scene: RegistryScene) -> None:

@@ -227,6 +227,7 @@ async def test_a_resource_that_no_controller_has_seen_is_not_ready(server: ApiSe
     [
         (container_status({"terminated": {"exitCode": 3}}), "false"),
         (container_status({"waiting": {"reason": "CrashLoopBackOff"}}, {"terminated": {"exitCode": 3}}), "true"),
+        (container_status({"running": {}}, {"terminated": {"exitCode": 0}}), "true"),
     ],
 )
 async def test_the_last_log_line_of_what_crashed_is_told(
@@ -239,6 +240,25 @@ async def test_the_last_log_line_of_what_crashed_is_told(
     (stray,) = (await view(Client(logs), [demo])).strays
     assert reason(stray).endswith("; its last log line: ValueError: the key is missing")
     assert logs.asked == [("main", previous)]
+
+
+async def test_what_a_container_waits_for_before_it_starts_is_told(server: ApiServer, demo: Operator) -> None:
+    client = server.client()
+    await client.create(GREETING.kind, greeting())
+    waiting = container_status({"waiting": {"reason": "ContainerCreating"}})
+    await run_pod(client, *pod("slow", containerStatuses=[waiting]))
+    made = await client.get(builtin.Pod, "default", "slow")
+    lack = 'MountVolume.SetUp failed for volume "certificate" : secret "key" not found'
+    event = {
+        "metadata": {"name": "slow.1", "namespace": "default"},
+        "involvedObject": {"kind": "Pod", "namespace": "default", "name": "slow", "uid": made["metadata"]["uid"]},
+        "type": "Warning",
+        "reason": "FailedMount",
+        "message": lack,
+    }
+    await client.create(builtin.Event, event)
+    (stray,) = (await view(client, [demo])).strays
+    assert reason(stray) == f"Pod slow: ContainerCreating: {lack}"
 
 
 async def test_a_pod_whose_log_nobody_may_read_is_shown_without_it(server: ApiServer, demo: Operator) -> None:

@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
 
 def variables(place: Place, gateway: str, token: str, authority_file: str, workspace: str) -> dict[str, str]:
     """Under the names that the service's own client reads; a service we do not know gets names made from its own."""
-    url = gateway + place.path.rstrip("/")
+    url = place.address(gateway).rstrip("/")
     if place.owner == "MLflow":
         return {
             "MLFLOW_TRACKING_URI": url,

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         found = await find_published(client, args.name, args.namespace)
         place = Place.of(found)
         if args.plain:
-            return gateway_url(layout) + place.path
+            return place.address(gateway_url(layout))
         return await login_link(layout, found.source, place.page(args.workspace))
 
     link = with_laptop(layout, make)

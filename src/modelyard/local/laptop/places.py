@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from urllib.parse import quote
+from dataclasses import dataclass, replace
+from urllib.parse import quote, urlsplit
 
 from modelyard.failure import Failed
 from modelyard.kube.client import Client
@@ -25,10 +25,18 @@ class Place:
     path: str
     owner: str
     """The kind of the resource that the route belongs to; empty: of none."""
+    host: str = ""
+    """The host name at which programs find it, if it is not that of the gateway."""
 
     @classmethod
     def of(cls, one: Published) -> Place:
-        return cls(one.name, one.namespace, one.path, str((one.owner or {}).get("kind") or ""))
+        host = one.own_host if any(route.host == one.own_host for route in one.routes) else ""
+        return cls(one.name, one.namespace, one.path, str((one.owner or {}).get("kind") or ""), host)
+
+    def address(self, gateway: str) -> str:
+        """Where programs find it, behind a gateway at this URL."""
+        at = urlsplit(gateway)
+        return (f"{at.scheme}://{self.host}:{at.port}" if self.host else gateway) + self.path
 
     def page(self, workspace: str) -> str:
         """Where a person begins. MLflow's pages show a workspace, and ask for one if the address names none."""
@@ -36,8 +44,9 @@ class Place:
 
 
 async def find_published(client: Client, name: str, namespace: str = "") -> Published:
-    """The route of that name, or the one that leads to a Service of that name."""
-    found = await published(client, namespace)
+    """The route of that name, or the one that leads to a Service of that name; best one at the gateway's own address, which
+    every program can look up."""
+    found = sorted(await published(client, namespace), key=lambda one: bool(Place.of(one).host))
     for one in found:
         services = {backend.service for route in one.routes for backend in route.backends}
         if name in (one.name, *services):
@@ -47,11 +56,11 @@ async def find_published(client: Client, name: str, namespace: str = "") -> Publ
 
 
 async def published(client: Client, namespace: str = "") -> list[Published]:
-    """Everything that the gateway serves, the oldest first."""
+    """Everything that the gateway serves, the oldest first, with the routes that it got."""
     served = await client.discover()
     found = [Published.read(kind, obj) for kind in READERS if kind in served for obj in (await client.list(kind)).items]
     return [
-        each.published
+        replace(each.published, routes=each.routes)
         for each in settle(sorted(found, key=lambda one: one.source))
         if each.routes and namespace in ("", each.published.namespace)
     ]
@@ -65,8 +74,9 @@ async def offered(layout: Layout, gateway: str) -> tuple[dict[str, str], dict[st
     try:
         links[""] = await login_link(layout)
         for one in await published(client):
-            served[one.name] = gateway + one.path
-            links[one.name] = await login_link(layout, one.source, Place.of(one).page(DEFAULT_WORKSPACE))
+            place = Place.of(one)
+            served[one.name] = place.address(gateway)
+            links[one.name] = await login_link(layout, one.source, place.page(DEFAULT_WORKSPACE))
     except (ApiError, Unreachable, Failed):
         # The cluster is up all the same, and `modelyard url` says what is wrong.
         return served, links

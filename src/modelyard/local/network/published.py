@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Kind, Object
 from modelyard.local.network import routes
-from modelyard.local.network.origins import is_local, label_of
+from modelyard.local.network.origins import HOME, is_local, label_of
 from modelyard.local.network.routes import Backend, PathKind, Route
 
 READERS: dict[Kind, Callable[[Object], list[Route]]] = {
@@ -53,6 +53,11 @@ class Published:
     @property
     def label(self) -> str:
         return label_of(self.source, self.name)
+
+    @property
+    def own_host(self) -> str:
+        """The host name that leads here and nowhere else."""
+        return f"{self.label}.{HOME}"
 
     @property
     def owner(self) -> Object | None:
@@ -108,7 +113,11 @@ def _settle(one: Published, grants: Sequence[Object], claims: _Claims) -> Settle
         if wrong := routes.invalid_expressions(route):
             invalid += wrong
             continue
-        if holder := claims.holder(one, route):
+        holder = claims.holder(one, route)
+        if holder and one.kind == builtin.Route and not route.host:
+            # OpenShift's router makes up a host for a Route that names none, so that each is served.
+            route = replace(route, host=one.own_host)
+        elif holder:
             refusals.append(f"{route.host or 'any host'}{' ' if not route.host else ''}{route.path}: {holder} has it")
             continue
         backends = []
@@ -123,7 +132,8 @@ def _settle(one: Published, grants: Sequence[Object], claims: _Claims) -> Settle
             f"{len(one.routes)} combinations of hosts and paths are more than the {_MOST_ROUTES} of one object"
         )
     for route in kept:
-        claims.add(one, route)
+        if route.host != one.own_host:
+            claims.add(one, route)
     return Settled(one, tuple(kept), *(tuple(dict.fromkeys(texts)) for texts in (refusals, forbidden, invalid)))
 
 

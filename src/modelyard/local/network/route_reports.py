@@ -36,7 +36,8 @@ def status_of(settled: Settled, port: int, exists: Callable[[Backend], bool], no
         admitted = {"type": "Admitted", "status": "False", "reason": "HostAlreadyClaimed", "message": refusal(settled)}
     first: Object = next(iter(before.get("ingress") or ()), {})
     conditions = _dated([admitted], first.get("conditions") or (), now)
-    host = spec.get("host") or "localhost"
+    served = next((route.host for route in settled.routes), "")
+    host = spec.get("host") or served or "localhost"
     return {"ingress": [{"host": host, "routerName": "default", "wildcardPolicy": "None", "conditions": conditions}]}
 
 
