@@ -19,7 +19,7 @@ from modelyard.programs.database.source import TYPES, DatabaseType, type_of
 from modelyard.programs.registry import schema
 from modelyard.programs.registry.app import Registry
 from modelyard.programs.settings import LOGGING, Flag, Settings, UsageError, fail, read_settings
-from modelyard.programs.web import AccessLog, Cors
+from modelyard.programs.web import AccessLog, Cors, JsonServer
 
 ATTEMPTS = 25
 _STOP_SECONDS = 10
@@ -125,7 +125,7 @@ class Server:
 
     async def start(self) -> None:
         """Opens the port."""
-        server = web.Server(
+        server = JsonServer(
             self.registry.handler(),
             access_log=log,
             access_log_class=AccessLog,
