@@ -93,7 +93,9 @@ class _Connection(web.RequestHandler):
         if status >= 500 or request.writer.output_size > 0:
             return super().handle_error(request, status, exc, message)
         reason = (message or "").partition("\n")[0].strip(" :") or "it cannot be read"
-        response = error_response(status, f"this is not an HTTP request: {reason}. Escape special characters of a URL as %XX")
+        response = error_response(
+            status, f"this is not an HTTP request: {reason}. Escape special characters of a URL as %XX"
+        )
         response.force_close()
         return response
 

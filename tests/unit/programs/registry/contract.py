@@ -16,7 +16,9 @@ ANY_JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
-_TEXTS = st.sampled_from(["", "a", "1", "2", "7", "1700000000000", "it's %_", "ä\N{GRINNING FACE}"]) | st.text(max_size=12)
+_TEXTS = st.sampled_from(["", "a", "1", "2", "7", "1700000000000", "it's %_", "ä\N{GRINNING FACE}"]) | st.text(
+    max_size=12
+)
 _BYTES = st.sampled_from(["eyJhIjoxfQ==", "e30=", "AAAA", "not base64"])
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict, "array": list, "string": str, "boolean": bool, "integer": int, "number": (int, float),

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from tests.unit.programs.registry.conftest import Api
 from tests.unit.programs.registry.contract import Contract
 
-IDS = st.sampled_from(["1", "2", "3", "0", "-1", "999999999", "1000000000", "abc", "%D9%A1", "1.0", "%20", "1%00", "..", "a%2Fb"])
+IDS = st.sampled_from(
+    ["1", "2", "3", "0", "-1", "999999999", "1000000000", "abc", "%D9%A1", "1.0", "%20", "1%00", "..", "a%2Fb"]
+)
 PARAMETERS = {
     "filterQuery": ["name = 'a'", "id > 0", "state IN ('LIVE')", "bogus ((", "x.y.z = 1", "description LIKE '%'"],
     "pageSize": ["0", "1", "2", "-1", "x", "2147483648"],
@@ -78,7 +80,9 @@ async def test_every_answer_is_described(api: Api, version: str) -> None:
     for method, path, row_id, query, body, operation in sent:
         where = path.replace("{id}", row_id)
         if query:
-            where += "?" + "&".join(f"{name}={value.replace('%', '%25').replace(' ', '%20')}" for name, value in query.items())
+            where += "?" + "&".join(
+                f"{name}={value.replace('%', '%25').replace(' ', '%20')}" for name, value in query.items()
+            )
         answer = await api.send(method, where, body)
         statuses.add(answer.status)
         assert answer.status < 500, (method, where, body, answer)
