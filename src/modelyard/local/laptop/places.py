@@ -14,6 +14,8 @@ from modelyard.local.laptop.session import login_link
 from modelyard.local.network.published import READERS, Published, settle
 
 DEFAULT_WORKSPACE = "default"
+_BY_COMPONENT = {"model-registry": "ModelRegistry"}
+"""Kinds whose routes may be in another namespace, where no owner can be named: their controllers label them."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,9 @@ class Place:
     @classmethod
     def of(cls, one: Published) -> Place:
         host = one.own_host if any(route.host == one.own_host for route in one.routes) else ""
-        return cls(one.name, one.namespace, one.path, str((one.owner or {}).get("kind") or ""), host)
+        labels = one.object["metadata"].get("labels") or {}
+        owner = str((one.owner or {}).get("kind") or "") or _BY_COMPONENT.get(str(labels.get("component")), "")
+        return cls(one.name, one.namespace, one.path, owner, host)
 
     def address(self, gateway: str) -> str:
         """Where programs find it, behind a gateway at this URL."""
@@ -39,8 +43,14 @@ class Place:
         return (f"{at.scheme}://{self.host}:{at.port}" if self.host else gateway) + self.path
 
     def page(self, workspace: str) -> str:
-        """Where a person begins. MLflow's pages show a workspace, and ask for one if the address names none."""
-        return f"{self.path}#/experiments?workspace={quote(workspace)}" if self.owner == "MLflow" else self.path
+        """Where a person begins. MLflow's pages show a workspace, and ask for one if the address names none; a registry has no
+        pages, so that its first list must do."""
+        match self.owner:
+            case "MLflow":
+                return f"{self.path}#/experiments?workspace={quote(workspace)}"
+            case "ModelRegistry":
+                return f"{self.path}api/model_registry/v1alpha3/registered_models"
+        return self.path
 
 
 async def find_published(client: Client, name: str, namespace: str = "") -> Published:

@@ -56,6 +56,11 @@ class Registry:
             preflight = self.cors.preflight(request)
             if preflight is not None:
                 return preflight
+            if self.cors.refuses(request):
+                return error_response(
+                    403,
+                    "A page of another site may not change anything here; --cors-allowed-origins lets its origin in",
+                )
             response = await answer(request)
             if not response.prepared:
                 response.headers.update(self.cors.answer_headers(request))

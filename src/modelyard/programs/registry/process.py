@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import re
@@ -19,10 +20,11 @@ from modelyard.programs.database.source import TYPES, DatabaseType, type_of
 from modelyard.programs.registry import schema
 from modelyard.programs.registry.app import Registry
 from modelyard.programs.settings import LOGGING, Flag, Settings, UsageError, fail, read_settings
-from modelyard.programs.web import AccessLog, Cors
+from modelyard.programs.web import AccessLog, Cors, Handler, JsonServer
 
 ATTEMPTS = 25
 _STOP_SECONDS = 10
+_LAST_SECONDS = 1
 _DATABASE = "embedmd-database"
 FLAGS = (
     Flag("hostname", "localhost", "address to listen on", short="n"),
@@ -116,6 +118,10 @@ class Server:
         self.registry = Registry(config.cors, config.alpha_sunset)
         self._database = open_database(config.source)
         self._runner: web.ServerRunner | None = None
+        self._site: web.TCPSite | None = None
+        self._busy = 0
+        self._quiet = asyncio.Event()
+        self._stopping = False
 
     @property
     def address(self) -> str:
@@ -125,18 +131,34 @@ class Server:
 
     async def start(self) -> None:
         """Opens the port."""
-        server = web.Server(
-            self.registry.handler(),
+        server = JsonServer(
+            self._counted(self.registry.handler()),
             access_log=log,
             access_log_class=AccessLog,
             keepalive_timeout=75,
             # The longest filter, with each of its bytes escaped.
             max_line_size=64 * 1024,
         )
-        self._runner = web.ServerRunner(server, shutdown_timeout=_STOP_SECONDS)
+        self._runner = web.ServerRunner(server, shutdown_timeout=_LAST_SECONDS)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._config.host, self._config.port, reuse_address=True, backlog=512)
-        await site.start()
+        self._site = web.TCPSite(self._runner, self._config.host, self._config.port, reuse_address=True, backlog=512)
+        await self._site.start()
+
+    def _counted(self, handler: Handler) -> Handler:
+        """Knows whether requests are being answered, and closes their connections once the server stops."""
+
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
+            self._busy += 1
+            try:
+                response = await handler(request)
+            finally:
+                self._busy -= 1
+                self._quiet.set()
+            if self._stopping:
+                response.force_close()
+            return response
+
+        return answer
 
     async def connect(self, *, pause: float = 1) -> None:
         """Waits for the database and makes its tables. Raises `Alert` where waiting does not help, or has not helped."""
@@ -158,7 +180,15 @@ class Server:
 
     async def stop(self) -> None:
         """Takes no new requests, finishes the ones it has, closes the database."""
-        if self._runner is not None:
+        self._stopping = True
+        if self._runner is not None and self._site is not None:
+            await self._site.stop()
+            # The framework drops what still comes of a body once it closes connections, so the requests are waited for before.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_STOP_SECONDS):
+                    while self._busy:
+                        self._quiet.clear()
+                        await self._quiet.wait()
             await self._runner.cleanup()
         await asyncio.to_thread(self._database.close)
 
