@@ -113,13 +113,9 @@ class RayScene:
                 served=[kind for kind in OPENSHIFT if self.ground.cluster.serves(kind)],
             ),
         )
-        secured = secure(request, self.settings)
-        answer = check(replace(request, object=copy.deepcopy(secured)), self.settings) if secured else None
-        for each in (secured, answer):
-            if isinstance(each, Denied):
-                raise Forbidden({"message": each.message, "code": 403})
-        assert isinstance(secured, dict)
-        return secured
+        secured = _object(secure(request, self.settings))
+        refusal = check(replace(request, object=copy.deepcopy(secured)), self.settings)
+        return secured if refusal is None else _object(refusal)
 
     async def suspend(self, value: bool) -> None:
         await self.edit(lambda cluster: cluster["spec"].update(suspend=value))
@@ -159,6 +155,13 @@ class RayScene:
         if await self.ground.find(RayCluster, "demo") is not None:
             await self.ground.delete(RayCluster, "demo")
             await self.ground.gone(RayCluster, "demo")
+
+
+def _object(answer: object) -> Object:
+    if isinstance(answer, Denied):
+        raise Forbidden({"message": answer.message, "code": 403})
+    assert isinstance(answer, dict)
+    return answer
 
 
 Scenario = Callable[[RayScene], Awaitable[None]]
