@@ -66,6 +66,11 @@ class Settings:
         "Namespaces, comma-separated, whose pods reach a dashboard that is not guarded, where an Ingress leads to it",
     )
     cluster_domain: str = setting("CLUSTER_DOMAIN", "cluster.local", "The domain of Services, for certificates")
+    predecessor_lease: str = setting(
+        "CODEFLARE_PREDECESSOR_LEASE",
+        "codeflare-operator",
+        "The Lease that the public operator holds: `leaderElection.resourceName` of its settings, which has no default",
+    )
     predecessor_namespaces: tuple[str, ...] = predecessor_setting()
 
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Key, Kind, Object
@@ -52,7 +53,7 @@ UPSTREAM = Predecessor(
     managers=(CONTROLLER,),
     stop="kubectl -n {namespace} scale deployment codeflare-operator-manager --replicas=0",
 )
-"""Whom we take over from. It has no Lease unless its settings name one."""
+"""Whom we take over from. It has a Lease only where its settings name one, and runs without one by default."""
 UPSTREAM_PODS = {"app.kubernetes.io/name": "codeflare-operator", "app.kubernetes.io/part-of": "codeflare"}
 GUARD: tuple[Kind, ...] = (builtin.Secret, builtin.Service, builtin.ServiceAccount, builtin.ClusterRoleBinding)
 """What a proxy in a pod needs to run."""
@@ -61,7 +62,8 @@ WAYS: tuple[Kind, ...] = (builtin.Route, builtin.Ingress, builtin.HTTPRoute, Bac
 
 def predecessor(settings: Settings) -> Predecessor:
     """Whom we take over from, and where it may run under these settings."""
-    return UPSTREAM.also_in(settings.namespace, *settings.predecessor_namespaces)
+    known = UPSTREAM.also_in(settings.namespace, *settings.predecessor_namespaces)
+    return replace(known, lease=settings.predecessor_lease)
 
 
 def ray_cluster_controller(settings: Settings) -> Controller:
