@@ -310,6 +310,20 @@ async def what_has_older_names_is_replaced_and_its_ca_signs_on(scene: RayScene) 
 
 
 @defect
+async def a_secret_with_an_older_name_stays_while_a_pod_waits_for_it(scene: RayScene) -> None:
+    await scene.start(hooks=False)
+    await scene.create()
+    old = scene.names.old.ca
+    await scene.pod("demo-1", "worker", ip="10.0.0.1", volumes=[{"name": "ca-vol", "secret": {"secretName": old}}])
+    version = {"ray.openshift.ai/version": "1"}
+    await scene.ground.edit(RayCluster, "demo", lambda obj: obj["metadata"].update(annotations=version))
+    await scene.ground.until(builtin.Secret, scene.names.new.ca)
+    await scene.ground.get(builtin.Secret, old)
+    await scene.ground.set_status(builtin.Pod, "demo-1", {"phase": "Running", "podIP": "10.0.0.1"})
+    await scene.ground.gone(builtin.Secret, old)
+
+
+@defect
 async def nothing_is_touched_while_the_public_operator_runs(scene: RayScene) -> None:
     labels = {"app.kubernetes.io/name": "codeflare-operator", "app.kubernetes.io/part-of": "codeflare"}
     pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "manager", "image": "x"}]}}

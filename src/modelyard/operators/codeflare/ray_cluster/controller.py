@@ -138,8 +138,8 @@ async def reconcile_cluster(cluster: Object, world: World, settings: Settings) -
     children += policies(facts)
     return Desired(
         children,
-        keep=_kept(cluster, facts, world),
-        edits=[*edits, *_unprivileged(cluster, facts, pods, world), *_replaced(cluster, facts, world)],
+        keep=_kept(cluster, facts, pods, world),
+        edits=[*edits, *_unprivileged(cluster, facts, pods, world), *_replaced(cluster, facts, pods, world)],
         events=_events(facts),
         requeue_after=certificates.RECHECK,
     )
@@ -188,19 +188,25 @@ async def _accessed(cluster: Object, facts: Facts, world: World) -> list[Child]:
     return [proxy_secret(facts, text_of(known, COOKIE) or world.token(24)), *access(facts)]
 
 
-def _kept(cluster: Object, facts: Facts, world: World) -> list[tuple[Kind, Key]]:
+def _kept(cluster: Object, facts: Facts, pods: list[Object], world: World) -> list[tuple[Kind, Key]]:
     """A suspended cluster keeps its ways in; a proxy that is switched off keeps what it needs as long as pods have it."""
     kinds: tuple[Kind, ...] = (*GUARD, *WAYS) if facts.suspended else ()
     if not facts.kuberay.oauth and is_guarded(cluster):
         kinds = (*kinds, *GUARD)
     certified = {facts.names.ca, facts.names.old.ca}
-    return [
+    awaited = [(builtin.Secret, Key(facts.names.namespace, facts.names.old.ca))] if _old_is_awaited(facts, pods) else []
+    return awaited + [
         (kind, key_of(obj))
         for kind in dict.fromkeys(kinds)
         if world.serves(kind)
         for obj in world.owned(kind)
         if name_of(obj) not in certified
     ]
+
+
+def _old_is_awaited(facts: Facts, pods: list[Object]) -> bool:
+    """Does a pod from before the names with digests still wait to begin? It needs the Secret under the older name."""
+    return facts.names.hashed and any(certificates.waits_for(facts.names.old.ca, pod) for pod in pods)
 
 
 def _unprivileged(cluster: Object, facts: Facts, pods: list[Object], world: World) -> list[Edit]:
@@ -221,7 +227,7 @@ def _unprivileged(cluster: Object, facts: Facts, pods: list[Object], world: Worl
 # What was made under older names
 
 
-def _replaced(cluster: Object, facts: Facts, world: World) -> list[Edit]:
+def _replaced(cluster: Object, facts: Facts, pods: list[Object], world: World) -> list[Edit]:
     """Once the cluster has its names with digests, what the public operator made under the old ones goes."""
     if not facts.names.hashed or facts.suspended:
         return []
@@ -238,8 +244,10 @@ def _replaced(cluster: Object, facts: Facts, world: World) -> list[Edit]:
         for obj in world.list(kind, old.namespace, facts.names.labels)
         if name_of(obj) in gone and is_controlled_by(obj, cluster) and not is_deleting(obj)
     ]
-    if world.get(builtin.Secret, old.namespace, facts.names.ca) is None:
-        left = [(kind, obj) for kind, obj in left if name_of(obj) != old.ca]  # Its CA is still to be taken over.
+    if world.get(builtin.Secret, old.namespace, facts.names.ca) is None or _old_is_awaited(facts, pods):
+        left = [
+            (kind, obj) for kind, obj in left if name_of(obj) != old.ca
+        ]  # Its CA is still to be taken over, or needed.
     bindings = [obj for obj in _left(cluster, world) if name_of(obj) == old.binding]
     return [
         *(_removed(kind, obj) for kind, obj in left),
