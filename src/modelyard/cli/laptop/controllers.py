@@ -76,6 +76,8 @@ def laptop_settings(environ: Mapping[str, str]) -> dict[str, str]:
         "GATEWAY_NAMESPACE": HOME,
         # Also with OpenShift's kinds: its service CA does not run here.
         "SERVING_CERTIFICATES": "own",
+        # Browsers lead every name below it to this machine.
+        "RAY_INGRESS_DOMAIN": "localhost",
         "REGISTRIES_NAMESPACE": APPLICATIONS,
         "GATEWAY_DOMAIN": f"localhost:{port}",
         # Also with OpenShift's kinds, whose own namespace for routes is not there.

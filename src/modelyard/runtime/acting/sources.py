@@ -107,7 +107,7 @@ class CacheReader:
 def selection_of(
     kind: Kind,
     namespace: str | None,
-    labels: Mapping[str, str] | None,
+    labels: Mapping[str, str] | str | None,
     limit: str | None,
     *,
     name: str | None = None,
@@ -116,7 +116,8 @@ def selection_of(
     """What to cache for a declaration; `limit` is the one namespace that the whole process may see."""
     where = (namespace or limit or "") if kind.namespaced else ""
     fields = f"metadata.name={name}" if name else ""
-    return Selection(kind, where, str(labels_equal(labels)) if labels else "", fields, metadata_only)
+    selector = labels if isinstance(labels, str) else str(labels_equal(labels)) if labels else ""
+    return Selection(kind, where, selector, fields, metadata_only)
 
 
 class Sources:

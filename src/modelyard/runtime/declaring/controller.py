@@ -54,8 +54,8 @@ class Owns:
     kind: Kind
     optional: bool = False
     """May be served or not, now or later; the watch starts and stops with it."""
-    labels: dict[str, str] | None = None
-    """Cache only objects with these labels (ours carry them)."""
+    labels: dict[str, str] | str | None = None
+    """Cache only objects with these labels (ours carry them), or those that a selector finds."""
     predicate: Predicate | None = None
     namespace: str | None = None
     verbs: tuple[str, ...] | None = None
@@ -73,7 +73,8 @@ class Watch:
     to: MapFn | None = None
     """None: only cached for reading; wakes nobody."""
     optional: bool = False
-    labels: dict[str, str] | None = None
+    labels: dict[str, str] | str | None = None
+    """Cache only objects with these labels, or those that a selector finds (`example.com/mine` alone: that have this label)."""
     name: str | None = None
     """Cache only objects of this name; the role is limited to it too."""
     metadata_only: bool = False
