@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver import ApiServer
 from modelyard.local.apiserver.structural.patterns import matcher
-from modelyard.local.network.routes import Table, from_http_route
+from modelyard.local.network.routes import Table, from_http_route, invalid_expressions
 from tests.attack.bytes.confined import request
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -59,6 +60,20 @@ async def test_a_rule_over_its_budget_refuses_the_object() -> None:
 @pytest.mark.parametrize("pattern", HOSTILE)
 def test_a_pattern_that_backtracks_takes_no_time(pattern: str) -> None:
     assert not matcher(pattern)("a" * 900 + "!")
+
+
+@pytest.mark.parametrize("pattern", ["(" * 2000 + ")" * 2000, "((a{100}){100}){100}"])
+def test_a_pattern_that_no_engine_can_read_matches_or_not(pattern: str) -> None:
+    assert matcher(pattern)("aaa") in (True, False)
+
+
+@pytest.mark.parametrize("pattern", ["(a{1000})" * 50, "a" * 5000, "(" * 2000 + ")" * 2000 + "|" * 200])
+def test_a_route_whose_expression_every_request_would_wait_for_is_refused(pattern: str) -> None:
+    rule = {"matches": [{"path": {"type": "RegularExpression", "value": pattern}}], "backendRefs": []}
+    (route,) = from_http_route({"metadata": {"namespace": "n", "name": "r"}, "spec": {"rules": [rule]}})
+    (said,) = invalid_expressions(route)
+    assert "is too large a regular expression" in said
+    assert not invalid_expressions(replace(route, path="/a{1,20}b"))
 
 
 @pytest.mark.parametrize("pattern", HOSTILE)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from modelyard.kube.builtin import CronJob, Job, Pod, StatefulSet
+from modelyard.kube.builtin import CronJob, Deployment, Job, Pod, StatefulSet
 from modelyard.kube.kinds import Object
 from modelyard.kube.schedules import ScheduleError, parse_schedule
 from modelyard.kube.times import later
@@ -136,6 +136,25 @@ async def test_a_pod_that_wants_to_end_in_ages_can_be_deleted() -> None:
         assert held["metadata"]["deletionTimestamp"].startswith("9999-12-31")
         await client.delete(Pod, "default", "slow", grace=1)
         assert (await client.get(Pod, "default", "slow"))["metadata"]["deletionGracePeriodSeconds"] == 1
+
+
+@pytest.mark.parametrize("replicas", [2**31, 10**20])
+@pytest.mark.parametrize(
+    ("method", "content"), [("PUT", "application/json"), ("PATCH", "application/apply-patch+yaml")]
+)
+async def test_no_number_of_replicas_is_kept_that_nobody_can_read(replicas: int, method: str, content: str) -> None:
+    labels = {"app": "web"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "a", "image": "busybox"}]}}
+    spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    scale = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "web", "namespace": "default"}}
+    async with ApiServer() as server:
+        client = server.client()
+        await client.create(Deployment, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
+        body = json.dumps({**scale, "spec": {"replicas": replicas}}).encode()
+        query = {"fieldManager": ["t"], **({"force": ["true"]} if method == "PATCH" else {})}
+        path = Deployment.path("default", "web", "scale")
+        assert (await server.handle(request(method, path, body, content, query))).status == 400
+        await client.patch(Deployment, "default", "web", {"spec": {"paused": True}})
 
 
 @pytest.mark.parametrize("seconds", [FOR_EVER, -FOR_EVER, 10**30])

@@ -20,6 +20,20 @@ async def pod(api: Api, name: str = "a", **more: object) -> str:
 
 
 class TestScale:
+    @pytest.mark.parametrize("replicas", [2**31, 99_999_999_999_999_999_999, -(2**31) - 1, 1.5])
+    @pytest.mark.parametrize(("method", "content"), [("PUT", "application/json"), ("PATCH", MERGE)])
+    async def test_a_number_that_the_field_cannot_hold_is_refused(
+        self, api: Api, replicas: float, method: str, content: str
+    ) -> None:
+        """Stored, nobody could read the object any more."""
+        namespace = await api.namespace()
+        await api.client.create(Deployment, deployment(namespace, "web"))
+        path = Deployment.path(namespace, "web", "scale")
+        body: Object = {"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": replicas}}
+        answer = await call(api, method, path, body | {"metadata": {"name": "web"}}, type=content)
+        assert answer.status in (400, 422)
+        assert "of type int32" in answer.message
+
     @pytest.mark.parametrize("kind", [Deployment, ReplicaSet, StatefulSet], ids=lambda kind: kind.kind)
     async def test_scale_shows_and_sets_replicas(self, api: Api, kind: Kind) -> None:
         namespace = await api.namespace()

@@ -52,12 +52,15 @@ async def _pieces(path: Path, options: LogOptions, running: Callable[[], bool]) 
     descriptor = None
     try:
         if options.tail is not None:
-            start = _tail([*parts, path], options.tail, wanted)
+            # The kubelet has others to look after meanwhile.
+            start = await asyncio.to_thread(_tail, [*parts, path], options.tail, wanted)
         else:
             start = [(part, 0) for part in [*parts, path]]
         for part, offset in start:
             if part != path:
-                yield text(_lines(part, offset))
+                for block in _blocks(part, offset):
+                    yield text(iter(block))
+                    await asyncio.sleep(0)
         if _inode(path) is None and not options.follow:
             return
         while options.follow and _inode(path) is None:
@@ -74,6 +77,7 @@ async def _pieces(path: Path, options: LogOptions, running: Callable[[], bool]) 
                 whole, _, rest = (rest + data).rpartition(b"\n")
                 if whole:
                     yield text(iter(whole.split(b"\n")))
+                await asyncio.sleep(0)
                 continue
             if not options.follow:
                 return
@@ -100,11 +104,12 @@ def _rotated(path: Path) -> list[Path]:
     return [Path(part) for part in rotated(str(path))] if path.parent.is_dir() else []
 
 
-def _lines(path: Path, offset: int) -> Iterator[bytes]:
+def _blocks(path: Path, offset: int) -> Iterator[list[bytes]]:
+    """The lines of a file, some at a time."""
     with path.open("rb") as file:
         file.seek(offset)
-        for line in file:
-            yield line.rstrip(b"\n")
+        while lines := file.readlines(_BLOCK):
+            yield [line.rstrip(b"\n") for line in lines]
 
 
 def _shown(line: bytes, since: bytes, stream: bytes, timestamps: bool) -> bytes:
@@ -137,31 +142,26 @@ def _offset_of_last(path: Path, count: int, stream: bytes) -> tuple[int, int]:
     size = path.stat().st_size
     if count <= 0:
         return size, 0
+    offset, seen, edge, rest = size, 0, size, b""
     with path.open("rb") as file:
-        position, data = size, b""
+        position = size
         while position > 0:
             step = min(_BLOCK, position)
             position -= step
             file.seek(position)
-            data = file.read(step) + data
-            lines = data.split(b"\n")
-            complete = lines[1:] if position > 0 else lines
-            ends = [line for line in complete if _ends(line, stream)]
-            if len(ends) > count or position == 0:
-                break
-        offset, seen = size, 0
-        lines = data.split(b"\n")
-        at = size
-        for index in range(len(lines) - 1, -1, -1):
-            line = lines[index]
-            if _ends(line, stream):
-                if seen == count:
-                    break
-                seen += 1
-            at -= len(line) + (1 if index < len(lines) - 1 else 0)
-            if line:
-                offset = at
-        return max(offset, 0), seen
+            # The first piece may be the end of a line that begins in the block before.
+            rest, *lines = (file.read(step) + rest).split(b"\n")
+            if position == 0:
+                rest, lines = b"", [rest, *lines]
+            for line in reversed(lines):
+                if _ends(line, stream):
+                    if seen == count:
+                        return offset, seen
+                    seen += 1
+                if line:
+                    offset = edge - len(line)
+                edge -= len(line) + 1
+    return max(offset, 0), seen
 
 
 def _ends(line: bytes, stream: bytes) -> bool:
@@ -174,5 +174,5 @@ def last_text(path: Path, *, lines: int = 80, size: int = 2048) -> str:
     if not path.exists():
         return ""
     offset, _ = _offset_of_last(path, lines, b"")
-    text = b"".join(_shown(line, b"", b"", False) for line in _lines(path, offset))
+    text = b"".join(_shown(line, b"", b"", False) for block in _blocks(path, offset) for line in block)
     return text[-size:].decode(errors="replace")

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 from modelyard.kube.kinds import Object
-from modelyard.local.apiserver.structural.patterns import pattern_problem, whole_matcher
+from modelyard.local.apiserver.structural.patterns import pattern_problem, weight, whole_matcher
+
+_HEAVIEST = 4096
 
 
 class PathKind(IntEnum):
@@ -80,7 +82,12 @@ def invalid_expressions(route: Route) -> list[str]:
     query = [(f"query parameter {name}", value) for name, (regex, value) in route.query.items() if regex]
     found = []
     for where, expression in (*paths, *headers, *query):
-        if problem := pattern_problem(expression):
+        if weight(expression) > _HEAVIEST:
+            found.append(
+                f"{where} {expression[:60]} is too large a regular expression: its characters and counted repetitions are "
+                f"more than {_HEAVIEST} together, and every request would wait for it"
+            )
+        elif problem := pattern_problem(expression):
             found.append(f"{where} {expression} is not a valid regular expression ({problem}): correct it")
     return found
 

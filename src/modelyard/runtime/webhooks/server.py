@@ -94,7 +94,8 @@ class WebhookServer:
         """Opens the socket; gives the port."""
         app = web.Application(client_max_size=LARGEST_BODY)
         app.router.add_post("/{path:.*}", self._handle)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False)
+        # The API packs nothing. What others pack is not unpacked: nobody has said yet how large it may become.
+        runner = web.AppRunner(app, access_log=None, handle_signals=False, auto_decompress=False)
         await runner.setup()
         site = web.TCPSite(runner, self._host, self._port, ssl_context=self._context)
         await site.start()

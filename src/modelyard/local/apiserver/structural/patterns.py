@@ -12,6 +12,7 @@ Matcher = Callable[[str], object]
 # A group that repeats may take Python's engine exponential time; n repetitions take it time in the nth power of the text.
 _REPETITION = re.compile(r"[*+{]")
 _REPEATED_GROUP = re.compile(r"\)[*+{]")
+_COUNTED = re.compile(r"\{(\d{1,9})(?:,(\d{0,9}))?\}", re.ASCII)
 _LONG_TEXT = 1000
 _MOST_STEPS = 10_000_000
 _FOREIGN = re.compile(r"\\[pPzQEC]|\[\[?:|\(\?<|\(\?[a-zA-Z]*[UmsR]|\\x\{|&&|--|\|\||~~|\(\?[=!#]|\\[0-9]|\[[^]]*\[")
@@ -37,7 +38,7 @@ def matcher(pattern: str) -> Matcher:
         return safe
     try:
         fast = re.compile(_anchored(pattern), re.ASCII).search
-    except re.error:
+    except (re.error, RecursionError, OverflowError):
         return safe
     return lambda text: fast(text) if len(text) < _LONG_TEXT else safe(text)
 
@@ -45,6 +46,12 @@ def matcher(pattern: str) -> Matcher:
 def is_quick(pattern: str, size: int) -> bool:
     """Whether Python's engine, which can also say what matched, is done soon with a text of that size."""
     return not _REPEATED_GROUP.search(pattern) and size ** len(_REPETITION.findall(pattern)) <= _MOST_STEPS
+
+
+def weight(pattern: str) -> int:
+    """How large the machine is that a pattern becomes: each look at a text takes time with it."""
+    counted = (max(int(text or 0) for text in found) for found in _COUNTED.findall(pattern))
+    return len(pattern) + sum(counted)
 
 
 def whole_matcher(pattern: str) -> Matcher:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeGuard
 
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.selectors import SelectorError, from_object
@@ -17,6 +17,7 @@ from modelyard.local.apiserver.verbs.scale_ownership import parent_entries, scal
 from modelyard.local.apiserver.verbs.writes import Transform, Write
 
 _JSON_NAMES = {dict: "object", list: "array", str: "string", bool: "bool", float: "number"}
+_BOUND = 2**31
 SCALE = Kind("autoscaling", "v1", "Scale", "scales")
 RESOURCE = ServedResource(SCALE, PlainStrategy())
 """How a Scale is shown; it is not stored."""
@@ -140,7 +141,7 @@ def _replicas(resource: ServedResource, scale: Object) -> int | None:
     """Raises 400 where they are no number."""
     spec = scale.get("spec") or {}
     replicas = spec.get("replicas") if isinstance(spec, dict) else None
-    if replicas is None or type(replicas) is int:
+    if replicas is None or _is_number(replicas):
         return replicas
     if resource.custom:
         # Kubernetes fails to say so: it looks for the Scale among the custom resource's kinds.
@@ -148,8 +149,13 @@ def _replicas(resource: ServedResource, scale: Object) -> int | None:
     raise problems.bad_request(f'Scale in version "v1" cannot be handled as a Scale: {_not_whole(replicas)}')
 
 
+def _is_number(replicas: Any) -> TypeGuard[int]:
+    """Whether it is one that the field can hold."""
+    return type(replicas) is int and -_BOUND <= replicas < _BOUND
+
+
 def _not_whole(replicas: Any) -> str:
-    found = _JSON_NAMES[type(replicas)]
+    found = f"number {replicas}" if type(replicas) is int else _JSON_NAMES[type(replicas)]
     return f"json: cannot unmarshal {found} into Go struct field ScaleSpec.spec.replicas of type int32"
 
 
@@ -171,7 +177,7 @@ def patching(patches: Patches, resource: ServedResource, patch: bytes, patch_typ
         merge = "application/merge-patch+json"
         scale = patches.patched(resource, raw, patch, patch_type if "json-patch" in patch_type else merge)
         replicas = (scale.get("spec") or {}).get("replicas")
-        if replicas is not None and type(replicas) is not int:
+        if replicas is not None and not _is_number(replicas):
             cause = invalid_value("patch", encode(scale).decode(), _not_whole(replicas))
             raise problems.invalid(Kind("", "", "", ""), "", [cause])
         return scale
@@ -189,6 +195,9 @@ def applying(write: Write, body: bytes, ownership: Ownership, now: datetime) -> 
         options = write.options
         live = decode(raw)
         merged = ownership.apply(RESOURCE, live, config, options.field_manager, "scale", force=options.force, now=now)
+        replicas = (merged.get("spec") or {}).get("replicas")
+        if not write.resource.custom and replicas is not None and not _is_number(replicas):
+            raise problems.bad_request(f'Scale in version "v1" cannot be handled as a Scale: {_not_whole(replicas)}')
         if write.resource.custom and merged.get("spec") != live.get("spec"):
             # Kubernetes cannot do that: it looks for the Scale among the versions of the custom resource.
             metadata = config.get("metadata") or {}
