@@ -24,8 +24,8 @@ LACKING = {
     "modelregistry-postgres-full": 'secret "model-registry-db-client" not found',
 }
 """Examples that need what users bring themselves, a database or certificates, and what `status` says that they lack."""
-WITHOUT_CA = {"mlflow": "the job has not finished yet"}
-"""The one MLflow is that of `full.yaml`, and its stores are those with TLS, whose CA only `stores-tls.yaml` names."""
+WITHOUT_CA = {"mlflow": "Job mlflow-mg-"}
+"""The one MLflow is that of `full.yaml`, whose migration never ends: its stores are those with TLS, whose CA only `stores-tls.yaml` names."""
 ORDERS = {"as they are listed": (FILES, LACKING), "the other way round": (FILES[::-1], LACKING | WITHOUT_CA)}
 
 

@@ -19,7 +19,7 @@ from modelyard.cli.laptop.access import service_token
 from modelyard.cli.output import output_argument, print_json
 from modelyard.kube.client import Client
 from modelyard.local.laptop.layout import Layout, directory_argument, layout_of
-from modelyard.local.laptop.places import DEFAULT_WORKSPACE, Place, find_published
+from modelyard.local.laptop.places import DEFAULT_WORKSPACE, Place, base_url, find_published
 from modelyard.local.laptop.session import authority, gateway_url, with_laptop
 
 TOKEN_SECONDS = 12 * 3600
@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
     async def make(client: Client) -> dict[str, str]:
         found = await find_published(client, args.name, args.namespace)
         token = (await service_token(client, found, seconds=TOKEN_SECONDS)).text
-        return variables(Place.of(found), gateway_url(layout), token, write_authority(layout), args.workspace)
+        base = base_url(found, gateway_url(layout))
+        return variables(Place.of(found), base, token, write_authority(layout), args.workspace)
 
     made = with_laptop(layout, make)
     if args.output == "json":
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 def variables(place: Place, gateway: str, token: str, authority_file: str, workspace: str) -> dict[str, str]:
     """Under the names that the service's own client reads; a service we do not know gets names made from its own."""
-    url = place.address(gateway).rstrip("/")
+    url = gateway + place.path.rstrip("/")
     if place.owner == "MLflow":
         return {
             "MLFLOW_TRACKING_URI": url,

@@ -14,7 +14,7 @@ import argparse
 from modelyard.cli.output import output_argument, print_json
 from modelyard.kube.client import Client
 from modelyard.local.laptop.layout import directory_argument, layout_of
-from modelyard.local.laptop.places import DEFAULT_WORKSPACE, Place, find_published
+from modelyard.local.laptop.places import DEFAULT_WORKSPACE, Place, base_url, find_published
 from modelyard.local.laptop.session import gateway_url, login_link, with_laptop
 
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         found = await find_published(client, args.name, args.namespace)
         place = Place.of(found)
         if args.plain:
-            return place.address(gateway_url(layout))
+            return base_url(found, gateway_url(layout)) + place.path
         return await login_link(layout, found.source, place.page(args.workspace))
 
     link = with_laptop(layout, make)

@@ -27,20 +27,12 @@ class Place:
     path: str
     owner: str
     """The kind of the resource that the route belongs to; empty: of none."""
-    host: str = ""
-    """The host name at which programs find it, if it is not that of the gateway."""
 
     @classmethod
     def of(cls, one: Published) -> Place:
-        host = one.own_host if any(route.host == one.own_host for route in one.routes) else ""
         labels = one.object["metadata"].get("labels") or {}
         owner = str((one.owner or {}).get("kind") or "") or _BY_COMPONENT.get(str(labels.get("component")), "")
-        return cls(one.name, one.namespace, one.path, owner, host)
-
-    def address(self, gateway: str) -> str:
-        """Where programs find it, behind a gateway at this URL."""
-        at = urlsplit(gateway)
-        return (f"{at.scheme}://{self.host}:{at.port}" if self.host else gateway) + self.path
+        return cls(one.name, one.namespace, one.path, owner)
 
     def page(self, workspace: str) -> str:
         """Where a person begins. MLflow's pages show a workspace, and ask for one if the address names none; a registry has no
@@ -56,7 +48,7 @@ class Place:
 async def find_published(client: Client, name: str, namespace: str = "") -> Published:
     """The route of that name, or the one that leads to a Service of that name; best one at the gateway's own address, which
     every program can look up."""
-    found = sorted(await published(client, namespace), key=lambda one: bool(Place.of(one).host))
+    found = sorted(await published(client, namespace), key=_has_a_host_of_its_own)
     for one in found:
         services = {backend.service for route in one.routes for backend in route.backends}
         if name in (one.name, *services):
@@ -76,6 +68,16 @@ async def published(client: Client, namespace: str = "") -> list[Published]:
     ]
 
 
+def base_url(one: Published, gateway: str) -> str:
+    """Where programs find what is served, without its path: at the gateway's own address, or at a host of its own there."""
+    at = urlsplit(gateway)
+    return f"{at.scheme}://{one.own_host}:{at.port}" if _has_a_host_of_its_own(one) else gateway
+
+
+def _has_a_host_of_its_own(one: Published) -> bool:
+    return any(route.host == one.own_host for route in one.routes)
+
+
 async def offered(layout: Layout, gateway: str) -> tuple[dict[str, str], dict[str, str]]:
     """The addresses of what is served, and for each a link that logs a browser in; the one without a name is the start page's."""
     client = connect(layout.kubeconfig)
@@ -84,9 +86,8 @@ async def offered(layout: Layout, gateway: str) -> tuple[dict[str, str], dict[st
     try:
         links[""] = await login_link(layout)
         for one in await published(client):
-            place = Place.of(one)
-            served[one.name] = place.address(gateway)
-            links[one.name] = await login_link(layout, one.source, place.page(DEFAULT_WORKSPACE))
+            served[one.name] = base_url(one, gateway) + one.path
+            links[one.name] = await login_link(layout, one.source, Place.of(one).page(DEFAULT_WORKSPACE))
     except (ApiError, Unreachable, Failed):
         # The cluster is up all the same, and `modelyard url` says what is wrong.
         return served, links

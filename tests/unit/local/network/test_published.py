@@ -6,7 +6,7 @@ import pytest
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Object
-from modelyard.local.laptop.places import Place
+from modelyard.local.laptop.places import base_url
 from modelyard.local.network.published import Published, Settled, settle
 from modelyard.local.network.route_reports import status_of
 
@@ -45,5 +45,5 @@ def test_programs_are_told_the_host_of_a_route_that_has_one_of_its_own() -> None
     first, second = (Published(each.published.kind, each.published.object, each.routes) for each in settle(
         [route("catalog"), route("models")]
     ))  # fmt: skip
-    assert Place.of(first).address(GATEWAY) == f"{GATEWAY}/"
-    assert Place.of(second).address(GATEWAY) == f"https://{second.own_host}:8443/"
+    assert base_url(first, GATEWAY) == GATEWAY
+    assert base_url(second, GATEWAY) == f"https://{second.own_host}:8443"
