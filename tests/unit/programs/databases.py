@@ -88,7 +88,7 @@ def postgres(directory: Path, *, durable: bool = False, tls: Certificates | None
     data = directory / "data"
     environment = {**os.environ, "LC_ALL": "C.UTF-8"}
     subprocess.run(
-        [programs / "initdb", "-D", data, "-U", "tests", "-A", "trust", "-E", "UTF8", "--no-sync"],
+        [programs / "initdb", "-D", data, "-U", "tests", "-A", "trust", "-E", "UTF8", "--no-sync", "--no-locale"],
         check=True,
         stdout=subprocess.DEVNULL,
         user=user,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import psycopg
 from psycopg import conninfo, errors
@@ -18,6 +19,7 @@ from modelyard.programs.database.session import (
     Row,
     Session,
     Value,
+    placeholders,
 )
 
 _CONNECT_SECONDS = 2
@@ -34,10 +36,17 @@ _OPTIONS = {
 }
 
 
+# Collations that know the case of every script, the best first. A server has some of them, by its version and how it was built.
+_ANY_CASE = ("pg_c_utf8", "und-x-icu", "C.utf8", "en_US.utf8")
+
+
+@dataclass(frozen=True)
 class PostgresDialect(Dialect):
+    any_case: str = "default"
+    """The collation for comparisons without case: the "C" of our columns, and of many a database, knows none beyond ASCII."""
+
     def like(self, column: str, pattern: str, *, ignore_case: bool) -> tuple[str, Value]:
-        # The "C" collation of our columns knows no case beyond ASCII; the database's own does.
-        return (f'{column} COLLATE "default" ILIKE ?' if ignore_case else f"{column} LIKE ?"), pattern
+        return (f'{column} COLLATE "{self.any_case}" ILIKE ?' if ignore_case else f"{column} LIKE ?"), pattern
 
 
 DIALECT = PostgresDialect(
@@ -70,6 +79,16 @@ class PostgresSession(Session):
         except psycopg.Error as error:
             raise Refused(_one_line(error)) from None
         self._cursor = self._connection.cursor(binary=True)
+        self.dialect = replace(DIALECT, any_case=self._collation())
+
+    def _collation(self) -> str:
+        found = self.rows(
+            f"SELECT collname FROM pg_collation WHERE collname IN ({placeholders(len(_ANY_CASE))}) "
+            "AND collencoding IN (-1, (SELECT encoding FROM pg_database WHERE datname = current_database()))",
+            _ANY_CASE,
+        )
+        there = {name for (name,) in found}
+        return next((name for name in _ANY_CASE if name in there), "default")
 
     def rows(self, statement: str, parameters: Sequence[Value] = ()) -> list[Row]:
         self._execute(statement, parameters)

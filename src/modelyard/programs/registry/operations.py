@@ -139,7 +139,8 @@ def _existing(store: Store, parent_id: int, kind: Kind, body: Body) -> Row | Non
             raise ApiError(404, f"no artifact found for id {body.id}: not found")
         return found
     if kind in (METRIC, PARAMETER) and body.fields.get("name"):
-        return store.named(kind, parent_id, body.fields["name"])
+        name = body.fields["name"]
+        return store.named(kind, parent_id, name) or store.linked(kind, parent_id, name)
     return None
 
 

@@ -93,6 +93,15 @@ class Store:
         )
         return Row(found[0], kind, bytes(found[1])) if found else None
 
+    def linked(self, kind: Kind, parent_id: int, name: str) -> Row | None:
+        """The artifact with this name that belongs to a parent, although it was made under another one; locked."""
+        found = self._session.row(
+            f"SELECT e.id FROM {LINKS} l CROSS JOIN {kind.family.table} e "
+            "WHERE l.parent_id = ? AND e.id = l.artifact_id AND e.kind = ? AND e.name = ? ORDER BY e.id LIMIT 1",
+            [parent_id, kind.number, self.dialect.stored(name)],
+        )
+        return self.get(kind, int(found[0]), lock=True) if found else None
+
     def insert(self, kind: Kind, doc: Doc, *, scope: int | None, parent_id: int | None) -> Row:
         """A new row. `doc` gets its times; raises `Duplicate` where the name or the external id is taken."""
         now = self._milliseconds()

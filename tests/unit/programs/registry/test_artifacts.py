@@ -121,6 +121,16 @@ async def test_32_one_artifact_can_belong_to_two_versions(api: Api, model: str, 
         assert [item["id"] for item in items] == [made["id"]]
 
 
+async def test_a_metric_that_two_versions_share_is_updated_under_either(api: Api, model: str, version: str) -> None:
+    other = await api.made(VERSIONS, name="w", registeredModelId=model)
+    made = await api.made(f"{VERSIONS}/{version}/artifacts", artifactType="metric", name="acc", value=1)
+    path = f"{VERSIONS}/{other['id']}/artifacts"
+    await api.made(path, artifactType="metric", id=made["id"])
+    again = await api.post(path, {"artifactType": "metric", "name": "acc", "value": 2})
+    assert (again.status, again.id) == (200, made["id"])
+    assert (await api.get(path)).body["size"] == 1
+
+
 async def test_33_an_artifact_of_nothing_need_not_have_a_unique_name(api: Api) -> None:
     for _ in range(2):
         await api.made("/artifacts", artifactType="doc-artifact", name="n", unknown="is ignored here")

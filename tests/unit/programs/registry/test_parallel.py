@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+import uuid
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import aiohttp
@@ -12,6 +13,7 @@ import pytest
 
 from modelyard.programs.database import Database, Session, Source
 from modelyard.programs.database.session import Row, Value
+from modelyard.programs.database.source import DatabaseType
 from modelyard.programs.database.sqlite import DIALECT, SqliteSession
 from modelyard.programs.registry.kinds import MODEL, VERSION
 from modelyard.programs.registry.operations import Wanted, listed
@@ -19,6 +21,7 @@ from modelyard.programs.registry.process import Config, Server
 from modelyard.programs.registry.schema import prepare
 from modelyard.programs.registry.store import Store
 from modelyard.programs.web import Cors
+from tests.unit.programs.databases import DatabaseServer
 from tests.unit.programs.registry.conftest import Api
 
 
@@ -141,3 +144,54 @@ async def test_a_page_of_a_hundred_rows_is_one_statement(tmp_path: Path) -> None
     rows, statements = await database.read(page)
     database.close()
     assert (rows, statements) == (100, 1)
+
+
+@pytest.mark.parametrize("kind", ["postgres", "mysql"])
+async def test_a_database_that_restarts_under_load_loses_no_acknowledged_write(
+    kind: DatabaseType, request: pytest.FixtureRequest
+) -> None:
+    """Writers get 201 or 503, nothing else, and the server goes on by itself."""
+    database: DatabaseServer = request.getfixturevalue(f"{kind}_server")
+    server = Server(Config("127.0.0.1", 0, Source(kind, database.dsn), Cors()))
+    await server.start()
+    await server.connect()
+    acknowledged: list[str] = []
+    refused: list[int] = []
+    done = asyncio.Event()
+    try:
+        async with aiohttp.ClientSession() as client:
+            api = Api(server.address, client, kind)
+
+            async def write(worker: int) -> None:
+                while not done.is_set():
+                    name = str(uuid.uuid4())
+                    answer = await api.post("/registered_models", {"name": name})
+                    assert answer.status in (201, 503), answer
+                    if answer.status == 201:
+                        acknowledged.append(name)
+                    else:
+                        refused.append(worker)
+
+            async def until(condition: Callable[[], bool]) -> None:
+                async with asyncio.timeout(60):
+                    while not condition():
+                        await asyncio.sleep(0.01)
+
+            async def restart() -> None:
+                await until(lambda: len(acknowledged) >= 50)
+                await asyncio.to_thread(database.stop)
+                await until(lambda: len(refused) >= 20)
+                await asyncio.to_thread(database.start)
+                seen = len(acknowledged)
+                await until(lambda: len(acknowledged) >= seen + 50)
+                done.set()
+
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(restart())
+                for worker in range(6):
+                    tasks.create_task(write(worker))
+            found = (await api.get("/registered_models")).names
+    finally:
+        await server.stop()
+    assert set(acknowledged) <= set(found)
+    assert len(found) == len(set(found))
