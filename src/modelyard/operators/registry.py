@@ -21,6 +21,7 @@ BUILT: Mapping[str, str] = MappingProxyType(
     {
         "mlflow": "modelyard.operators.mlflow.operator",
         "model-registry": "modelyard.operators.model_registry.operator",
+        "ray": "modelyard.operators.ray.operator",
     }
 )
 """Ours."""

@@ -77,6 +77,10 @@ def laptop_settings(environ: Mapping[str, str]) -> dict[str, str]:
         # Also with OpenShift's kinds: its service CA does not run here.
         "SERVING_CERTIFICATES": "own",
         "REGISTRIES_NAMESPACE": APPLICATIONS,
+        "RAY_GATEWAY_NAME": "modelyard",
+        "RAY_GATEWAY_NAMESPACE": HOME,
+        # Ray comes up in a few seconds; a cluster's images need longer.
+        "RAY_READINESS_DELAY": "1",
         **withheld_settings(),
     }
 
