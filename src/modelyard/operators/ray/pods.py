@@ -28,6 +28,11 @@ LOGS = "ray-logs"
 WAIT = "wait-gcs-ready"
 AUTOSCALER = "autoscaler"
 TOKEN_KEY = "auth_token"
+AUTOSCALE = (
+    "ray kuberay-autoscaler --cluster-name $(RAY_CLUSTER_NAME) --cluster-namespace $(RAY_CLUSTER_NAMESPACE) & "
+    'child=$!; trap "kill $child" TERM; wait $child'
+)
+"""As a container's first process it would not hear that it is to end."""
 _TLS = ("RAY_USE_TLS", "RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 
 
@@ -255,8 +260,7 @@ def _add_autoscaler(plan: Plan, pod: Object) -> None:
         image=given.get("image") or ray.get("image"),
         imagePullPolicy=given.get("imagePullPolicy") or ray.get("imagePullPolicy"),
         command=given.get("command") or list(SHELL),
-        args=given.get("args")
-        or ["ray kuberay-autoscaler --cluster-name $(RAY_CLUSTER_NAME) --cluster-namespace $(RAY_CLUSTER_NAMESPACE)"],
+        args=given.get("args") or [AUTOSCALE],
         env=list(given.get("env") or []),
         envFrom=given.get("envFrom"),
         resources=given.get("resources") or resources(amounts, amounts),

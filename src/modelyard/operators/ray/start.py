@@ -68,6 +68,7 @@ def wait_script(address: str) -> str:
     """Until the head answers. A port that is closed costs nothing to find out; Ray's own check starts a whole interpreter."""
     host, _, port = address.rpartition(":")
     return (
+        'trap "exit 143" TERM; '
         f'until (exec 3<>/dev/tcp/{host}/{port}) 2>/dev/null && ray health-check --address "{address}"; do '
         f'echo "waiting for the head at {address}"; sleep "${{WAIT_SECONDS:-5}}"; done'
     )
