@@ -17,6 +17,7 @@ def operator(environ: Mapping[str, str]) -> Operator:
     return Operator(
         name="ray",
         title="Ray",
+        upstream="kuberay-operator",
         controllers=[ray_controller(settings)],
         definitions=[RAY_CLUSTER],
         services=[
