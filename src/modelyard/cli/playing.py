@@ -22,9 +22,9 @@ _SERVICE_NAME = "kubernetes.io/service-name"
 async def play_workloads(client: Client) -> bool:
     """Reports every workload as ready, as its controllers would once its pods run; True if one was not."""
     played = False
-    for kind, status_of in ((builtin.Deployment, _replicas), (builtin.StatefulSet, _replicas), (builtin.Job, _job)):
+    for kind, played_as in ((builtin.Deployment, _replicas), (builtin.StatefulSet, _replicas), (builtin.Job, _job)):
         for obj in (await client.list(kind)).items:
-            wanted = status_of(obj)
+            wanted = played_as(obj)
             current = obj.get("status") or {}
             if any(current.get(name) != value for name, value in wanted.items() if name not in _TIMES):
                 meta = metadata_of(obj)

@@ -121,5 +121,9 @@ def ray(pod: Object) -> Object:
     return found
 
 
+def named_container(pod: Object, name: str) -> Object:
+    return next(container for container in spec_of(pod)["containers"] if container["name"] == name)
+
+
 def variables(container: Object) -> dict[str, Any]:
     return {item["name"]: item.get("value", item.get("valueFrom")) for item in container["env"]}

@@ -110,9 +110,9 @@ class _Pass:
         self._cluster = cluster
         self._spec = spec
         self._world = world
-        self._plan = Plan.of(cluster, spec, settings)
-        self._pods: list[Object] = world.owned(builtin.Pod)
         self._hash = spec_hash(spec)
+        self._plan = Plan.of(cluster, spec, settings, self._hash)
+        self._pods: list[Object] = world.owned(builtin.Pod)
         self._create: list[Object] = []
         self._delete: list[Object] = []
         self._problems: list[Object] = []
@@ -153,20 +153,25 @@ class _Pass:
 
     def _decide(self) -> None:
         heads = [pod for pod in self._pods if is_head(pod)]
-        if self._must_recreate(heads):
-            self._delete = active(self._pods)
+        if outdated := self._outdated():
+            self._delete = outdated
             return
         self._decide_head(heads)
         if not any(map(is_deleting, heads)):
             # A worker that comes now would join the head that goes.
             self._decide_workers()
 
-    def _must_recreate(self, heads: Sequence[Object]) -> bool:
+    def _outdated(self) -> list[Object]:
+        """Pods of an earlier spec, where a change of it means other pods. Each says what it was made from, so that a change that
+        was cut off halfway goes on."""
         strategy = self._spec.upgrade_strategy
         if strategy is None or strategy.type != "Recreate":
-            return False
-        notes = [annotations_of(pod) for pod in active(heads)]
-        return any(note.get(label.MADE_BY) == label.US and note.get(label.SPEC_HASH) != self._hash for note in notes)
+            return []
+        return [pod for pod in active(self._pods) if self._is_outdated(annotations_of(pod))]
+
+    def _is_outdated(self, notes: dict[str, str]) -> bool:
+        """Digests that others have written are made from other things."""
+        return notes.get(label.MADE_BY) == label.US and notes.get(label.SPEC_HASH) != self._hash
 
     def _decide_head(self, heads: Sequence[Object]) -> None:
         if len(active(heads)) > 1:
@@ -174,7 +179,7 @@ class _Pass:
             text = f"there are {len(active(heads))} heads ({names}), and one is wanted; delete all but one"
             self._problems.append(condition(FAILURE, True, "FailedCreateHeadPod", text))
         elif not heads:
-            self._create.append(head_pod(self._plan, self._pod_name(self._plan.names.pod_prefix()), self._hash))
+            self._create.append(head_pod(self._plan, self._pod_name(self._plan.names.pod_prefix())))
         else:
             self._delete += [pod for pod in active(heads) if is_lost(pod)]
 

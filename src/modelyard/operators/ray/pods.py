@@ -46,13 +46,15 @@ class Plan:
     auth_secret: str = ""
     """The Secret with the token that clients show; empty: they show none."""
     own_command: bool = False
+    spec_hash: str = ""
+    """What the pods are made from, to be found again on each."""
 
     @classmethod
-    def of(cls, cluster: RayCluster, spec: RayClusterSpec, settings: Settings) -> Plan:
+    def of(cls, cluster: RayCluster, spec: RayClusterSpec, settings: Settings, spec_hash: str = "") -> Plan:
         names = Names.of(cluster, settings.cluster_domain)
         own = (cluster.metadata.annotations or {}).get(label.OWN_COMMAND) == "true"
         secret = auth_secret(cluster, spec, settings)
-        return cls(names, spec, settings, secret, own)
+        return cls(names, spec, settings, secret, own, spec_hash)
 
     @property
     def autoscaling(self) -> bool:
@@ -88,14 +90,14 @@ def _sets(container: Object, *variables: str) -> bool:
     return any(item.get("name") in variables for item in container.get("env") or [])
 
 
-def head_pod(plan: Plan, name: str, spec_hash: str) -> Object:
+def head_pod(plan: Plan, name: str) -> Object:
     group = plan.spec.head_group_spec
     params = start_params(group.ray_start_params or {}, ray_container(group))
     if plan.autoscaling:
         # The autoscaler runs beside Ray, not in it.
         params["no-monitor"] = "true"
     params = with_resources(params, group)
-    notes = {label.FAULT_TOLERANT: "false", label.SPEC_HASH: spec_hash, label.MADE_BY: label.US}
+    notes = {label.FAULT_TOLERANT: "false"}
     pod = _pod(
         plan, group, name, plan.names.labels(label.HEAD, label.HEAD_GROUP), notes, start_command(params, head=True)
     )
@@ -141,7 +143,8 @@ def _pod(
     for container in spec.get("initContainers") or []:
         _add_env(container, _head_names(plan))
     _complete(plan, spec, labels[label.NODE_TYPE] == label.HEAD, start)
-    return obj(builtin.Pod, name, plan.names.namespace, own, {**(meta.get("annotations") or {}), **notes}, spec=spec)
+    said = {**(meta.get("annotations") or {}), **notes, label.SPEC_HASH: plan.spec_hash, label.MADE_BY: label.US}
+    return obj(builtin.Pod, name, plan.names.namespace, own, said, spec=spec)
 
 
 def _complete(plan: Plan, spec: Object, head: bool, start: str) -> None:

@@ -103,10 +103,8 @@ def _conditions(before: Object, seen: Seen, failed: Sequence[Object], all_up: bo
             PROVISIONED, False, "RayClusterPodsProvisioning", "RayCluster Pods are being provisioned for first time"
         )
     yield from failed[:1]
-    if seen.suspending or find_condition(before.get("conditions"), SUSPENDING):
-        yield condition(SUSPENDING, seen.suspending, SUSPENDING)
-    if seen.suspended or find_condition(before.get("conditions"), SUSPENDED):
-        yield condition(SUSPENDED, seen.suspended, SUSPENDED)
+    yield condition(SUSPENDING, seen.suspending, SUSPENDING)
+    yield condition(SUSPENDED, seen.suspended, SUSPENDED)
 
 
 def _head_condition(seen: Seen) -> Object:

@@ -22,7 +22,7 @@ def _translate(invocation: Invocation) -> Invocation:
     argv = _words(invocation.argv, ip)
     if generated := invocation.env.get(_GENERATED):
         invocation = invocation.with_env(**{_GENERATED: _placed(generated, ip)})
-    return own_programs_first(invocation.with_argv(*argv)).with_default_env(RAY_DISABLE_IMPORT_WARNING="1")
+    return own_programs_first(invocation.with_argv(*argv))
 
 
 def _words(argv: Sequence[str], ip: str) -> list[str]:
