@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Key, Object
+from modelyard.kube.objects import owners_of
 from modelyard.operators.parts.ray_crd import RAY_CLUSTER
 from modelyard.operators.ray.names import CLUSTER, NODE_TYPE
 from modelyard.operators.ray.operator import operator
@@ -19,11 +20,13 @@ SINCE = "2026-01-01T11:00:00Z"
 
 
 def kubelet() -> Controller:
-    """Plays the kubelet: every pod runs and is ready."""
+    """Plays the kubelet: every pod of a Ray cluster runs and is ready."""
     controller = Controller("kubelet", builtin.Pod, field_manager="modelyard-test-kubelet")
 
     @controller.reconcile
     def reconcile(pod: Object, world: World) -> Desired:
+        if not owners_of(pod):
+            return Desired()
         ready = {"type": "Ready", "status": "True", "lastTransitionTime": SINCE}
         return Desired(status={"phase": "Running", "podIP": "10.0.0.1", "conditions": [ready]})
 
@@ -48,6 +51,7 @@ RAYS = Subject(
     served=[builtin.HTTPRoute],
     setup=[namespace(NS)],
     foreign=[
+        (builtin.Pod, bystander()),
         (builtin.Service, {"metadata": {"name": "bystander", "namespace": NS}, "spec": {"ports": [{"port": 1}]}}),
     ],
     generated=["Secret ray"],
@@ -64,10 +68,10 @@ NAMED = {
 LIFE = RAYS.story(
     "a Ray cluster's life",
     RAYS.made(),
-    RAYS.made(workerGroupSpecs=[workers(replicas=3), workers(groupName="large", numOfHosts=2)]),
+    RAYS.made(workerGroupSpecs=[workers(replicas=2), workers(groupName="large", numOfHosts=2)]),
     RAYS.made(suspend=True),
-    RAYS.made(suspend=False, workerGroupSpecs=[workers(replicas=2)]),
-    RAYS.made(suspend=False, enableInTreeAutoscaling=True, rayVersion="2.61.0", upgradeStrategy={"type": "Recreate"}),
+    RAYS.made(suspend=False),
+    RAYS.made(enableInTreeAutoscaling=True, rayVersion="2.61.0", upgradeStrategy={"type": "Recreate"}),
     masked=NAMED,
     made_once=[builtin.Pod],
 )
