@@ -64,6 +64,10 @@ def test_a_registry_may_be_deleted_in_every_phase() -> None:
     endings.deleted_in_every_phase(registry_story.PHASES, registry_story.REGISTRIES.deleted)
 
 
+def test_a_ray_cluster_may_be_deleted_in_every_phase() -> None:
+    endings.deleted_in_every_phase(ray_cluster_story.PHASES, ray_cluster_story.OPENSHIFT.deleted)
+
+
 @pytest.mark.parametrize("name", STORIES)
 def test_children_that_someone_deletes_or_changes_come_back(name: str) -> None:
     sweeps.children_deleted_or_stomped(story(name), DATA)
