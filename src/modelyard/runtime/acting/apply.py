@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from modelyard.kube.errors import ApiError, Conflict, Invalid, NotFound, TooManyRequests, Unauthorized
+from modelyard.kube.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound, TooManyRequests, Unauthorized
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import resource_version_of
 from modelyard.kube.patches import merge_diff
@@ -75,6 +75,8 @@ class Applier:
         obj = child.object
         metadata: Object = dict(obj.get("metadata") or {})
         name = metadata.get("name")
+        if not name and child.policy is Policy.CREATE and metadata.get("generateName"):
+            name = metadata["name"] = generated_name(metadata["generateName"], child.slot, self.owner)
         if not name or not obj.get("apiVersion") or not obj.get("kind"):
             raise ValueError(
                 f"a child of {self.owner.key} lacks apiVersion, kind or metadata.name: {obj.get('kind')} {name}"
@@ -116,7 +118,7 @@ class Applier:
                 if ownership.was_made_for_namesake(seen.object, self.owner):
                     return Made(seen.object, in_place=False)
                 raise ChildFailed(self._foreign(placed, seen.object))
-            if child.policy is Policy.ONCE:
+            if child.policy in (Policy.ONCE, Policy.CREATE):
                 return Made(seen.object)
             if held is Ownership.CONTRIBUTED and (child.items or self._items_in(seen.object)):
                 return await self._contribute_items(placed, manager, seen)
@@ -127,7 +129,7 @@ class Applier:
             if isinstance(error, NotFound) and not (error.status.get("details") or {}).get("name"):
                 # Not an object is missing, but the whole resource: its definition has just gone.
                 raise ChildFailed(self._not_served(kind, key)) from error
-            raise ChildFailed(Failure(kind, key, "ApplyFailed", error.message)) from error
+            raise ChildFailed(Failure(kind, key, "ApplyFailed", error.message, cause=error.reason)) from error
 
     def _not_served(self, kind: Kind, key: Key) -> Failure:
         message = f"the API does not serve {kind.api_version} {kind.kind}"
@@ -139,6 +141,11 @@ class Applier:
         if ownership.resolve(child, self.owner, kind) is Ownership.CONTRIBUTED:
             message = f"{kind.kind} {key} does not exist, so nothing can be contributed to it"
             raise ChildFailed(Failure(kind, key, "ApplyFailed", message, retryable=False))
+        if child.policy is Policy.CREATE:
+            try:
+                return Made(await self.cluster.create(kind, ownership.stamp(child, self.owner, kind), manager=manager))
+            except AlreadyExists:
+                return None
         if self.memory.child(kind, key).desired:
             await self._check_owner()
         desired = stored(kind, ownership.stamp(child, self.owner, kind))
@@ -330,6 +337,21 @@ def _empty(kind: Kind, key: Key, live: Object) -> Object:
     if key.namespace:
         metadata["namespace"] = key.namespace
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+
+
+_ENDINGS = "bcdfghjklmnpqrstvwxz2456789"
+"""What the API makes the ends of generated names of: no vowels, so no words."""
+_LONGEST_START = 58
+
+
+def generated_name(start: str, slot: str, owner: Owner) -> str:
+    """A name like those that the API generates, but always the same one for this child of this owner."""
+    number = int(ownership.digest(f"{owner.token}/{slot}/{start}", 16), 16)
+    ending = ""
+    for _ in range(5):
+        number, index = divmod(number, len(_ENDINGS))
+        ending += _ENDINGS[index]
+    return start[:_LONGEST_START] + ending
 
 
 def _leaves(value: Object, path: tuple[str, ...] = ()) -> list[list[str]]:

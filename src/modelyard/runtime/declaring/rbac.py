@@ -79,6 +79,8 @@ def _add_controller(made: Grants, controller: Controller, limit: str | None) -> 
         names = (watch.name,) if watch.name else ()
         made.add(place, watch.kind.group, watch.kind.plural, watch.verbs or READ, names)
     add_permissions(made, controller.permissions, limit)
+    if controller.wraps is not None:
+        add_permissions(made, controller.wraps.permissions, limit)
 
 
 def _add_resource(made: Grants, controller: Controller, namespace: str | None, limit: str | None) -> None:
