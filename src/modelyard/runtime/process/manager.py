@@ -99,12 +99,21 @@ class Manager:
     def reader(self, webhook: Webhook) -> CachedObjects:
         """What a webhook reads: caches of the kinds that it declares, which start and stop with their kind."""
         view = self.caches.view()
-        for kind in webhook.reads:
-            cache = self.caches.cache(selection_of(kind, None, None, self._namespace))
+        for read in webhook.read_rows:
+            cache = self.caches.cache(
+                selection_of(
+                    read.kind,
+                    read.namespace,
+                    read.labels,
+                    self._namespace,
+                    name=read.name,
+                    metadata_only=read.metadata_only,
+                )
+            )
             view.include(cache)
-            if self._run is not None and kind in self.served:
+            if self._run is not None and read.kind in self.served:
                 cache.start()
-        return CachedObjects(webhook.name, view, self.served, frozenset(webhook.reads))
+        return CachedObjects(webhook.name, view, self.served, frozenset(read.kind for read in webhook.read_rows))
 
     def _reader_of(self, controller: str) -> Reader | None:
         """What a controller's metrics are computed from; None while that would not be the truth."""
