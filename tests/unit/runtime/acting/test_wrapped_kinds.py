@@ -30,12 +30,12 @@ LINGER = 30.0
 
 
 class BundleSpec(Model):
-    templates: list[dict[str, Any]] = []
+    templates: list[dict[str, Any]] = msgspec.field(default_factory=list)
 
 
 class BundleStatus(Model):
-    said: list[str] = []
-    seen: list[str] = []
+    said: list[str] = msgspec.field(default_factory=list)
+    seen: list[str] = msgspec.field(default_factory=list)
 
 
 class Bundle(Resource):
