@@ -21,13 +21,13 @@ BUILT: Mapping[str, str] = MappingProxyType(
     {
         "mlflow": "modelyard.operators.mlflow.operator",
         "model-registry": "modelyard.operators.model_registry.operator",
+        "codeflare": "modelyard.operators.codeflare.operator",
     }
 )
 """Ours."""
 PLANNED: Mapping[str, str] = MappingProxyType(
     {
         "modelmesh": "ModelMesh serving: Predictor, ServingRuntime, InferenceService",
-        "codeflare": "CodeFlare: RayCluster, AppWrapper",
         "trustyai": "TrustyAI: TrustyAIService, LMEvalJob, GuardrailsOrchestrator, NemoGuardrails, EvalHub",
     }
 )
