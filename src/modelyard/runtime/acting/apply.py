@@ -17,7 +17,7 @@ from modelyard.runtime.acting.cluster import Cluster, Seen, managed_by
 from modelyard.runtime.acting.drift import differences, stored
 from modelyard.runtime.acting.memory import KeyMemory, fingerprint, merged
 from modelyard.runtime.acting.ownership import GENERATED, Owner
-from modelyard.runtime.declaring.desired import Child, Failure, Ownership, Policy
+from modelyard.runtime.declaring.desired import Child, Failure, Ownership, Policy, generated_name
 from modelyard.runtime.declaring.predecessor import Predecessor
 
 _TRIES = 5
@@ -76,7 +76,7 @@ class Applier:
         metadata: Object = dict(obj.get("metadata") or {})
         name = metadata.get("name")
         if not name and child.policy is Policy.CREATE and metadata.get("generateName"):
-            name = metadata["name"] = generated_name(metadata["generateName"], child.slot, self.owner)
+            name = metadata["name"] = generated_name(metadata["generateName"], child.slot, self.owner.token)
         if not name or not obj.get("apiVersion") or not obj.get("kind"):
             raise ValueError(
                 f"a child of {self.owner.key} lacks apiVersion, kind or metadata.name: {obj.get('kind')} {name}"
@@ -337,21 +337,6 @@ def _empty(kind: Kind, key: Key, live: Object) -> Object:
     if key.namespace:
         metadata["namespace"] = key.namespace
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
-
-
-_ENDINGS = "bcdfghjklmnpqrstvwxz2456789"
-"""What the API makes the ends of generated names of: no vowels, so no words."""
-_LONGEST_START = 58
-
-
-def generated_name(start: str, slot: str, owner: Owner) -> str:
-    """A name like those that the API generates, but always the same one for this child of this owner."""
-    number = int(ownership.digest(f"{owner.token}/{slot}/{start}", 16), 16)
-    ending = ""
-    for _ in range(5):
-        number, index = divmod(number, len(_ENDINGS))
-        ending += _ENDINGS[index]
-    return start[:_LONGEST_START] + ending
 
 
 def _leaves(value: Object, path: tuple[str, ...] = ()) -> list[list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -78,6 +79,21 @@ class Child:
     """With `Policy.CREATE` and `generateName`: tells apart children of one owner that ask for the same start of a name."""
     items: Sequence[TextItem] = ()
     """With `Ownership.CONTRIBUTED`: items of ours in texts of the object. They are noted in an annotation, and taken out with our fields."""
+
+
+_ENDINGS = "bcdfghjklmnpqrstvwxz2456789"
+"""What the API makes the ends of generated names of: no vowels, so no words."""
+_LONGEST_START = 58
+
+
+def generated_name(start: str, slot: str, uid: str) -> str:
+    """A name like those that the API generates, but always the same one for one `Child.slot` of the owner with this uid."""
+    number = int(hashlib.sha256(f"{uid}/{slot}/{start}".encode()).hexdigest()[:16], 16)
+    ending = ""
+    for _ in range(5):
+        number, index = divmod(number, len(_ENDINGS))
+        ending += _ENDINGS[index]
+    return start[:_LONGEST_START] + ending
 
 
 @dataclass(frozen=True)
