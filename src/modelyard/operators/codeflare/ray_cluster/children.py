@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Object
+from modelyard.kube.secrets import encoded
 from modelyard.operators.codeflare.config import KubeRaySettings, Settings
 from modelyard.operators.codeflare.ray_cluster.injection import OAUTH_PROXY
 from modelyard.operators.codeflare.ray_cluster.names import Names
@@ -17,6 +18,7 @@ from modelyard.runtime.declaring.desired import Child, Policy
 
 REDIRECT = "serviceaccounts.openshift.io/oauth-redirectreference.first"
 NGINX = "nginx.ingress.kubernetes.io"
+COOKIE = "cookie_secret"
 PORT = 443
 
 
@@ -85,13 +87,15 @@ def proxy_service(facts: Facts) -> Object:
 
 
 def proxy_secret(facts: Facts, cookie: str) -> Child:
-    """What the proxy is told: on OpenShift the secret of its cookies, made once; elsewhere who may come in."""
+    """What the proxy is told: on OpenShift the secret of its cookies, elsewhere who may come in."""
     names = facts.names
-    secret = build.obj(builtin.Secret, names.oauth_config, names.namespace, names.labels, type="Opaque")
-    if facts.openshift:
-        return Child(secret, generate=lambda: {"stringData": {"cookie_secret": cookie}})
-    text = rbac_proxy.config_text("pods", names.namespace)
-    return Child(secret | {"stringData": {rbac_proxy.CONFIG_FILE: text}})
+    told = (
+        {COOKIE: cookie}
+        if facts.openshift
+        else {rbac_proxy.CONFIG_FILE: rbac_proxy.config_text("pods", names.namespace)}
+    )
+    data = {name: encoded(value) for name, value in told.items()}
+    return Child(build.obj(builtin.Secret, names.oauth_config, names.namespace, names.labels, type="Opaque", data=data))
 
 
 # The ways in

@@ -16,12 +16,13 @@ from modelyard.kube.objects import (
     namespace_of,
     resource_version_of,
     spec_of,
-    uid_of,
+    status_of,
 )
 from modelyard.kube.openshift import MARKS
+from modelyard.kube.secrets import text_of
 from modelyard.operators.codeflare.config import Settings
 from modelyard.operators.codeflare.ray_cluster import certificates
-from modelyard.operators.codeflare.ray_cluster.children import Facts, access, policies, proxy_secret
+from modelyard.operators.codeflare.ray_cluster.children import COOKIE, Facts, access, policies, proxy_secret
 from modelyard.operators.codeflare.ray_cluster.injection import has_certificates, is_guarded
 from modelyard.operators.codeflare.ray_cluster.names import (
     CLUSTER_NAME,
@@ -52,9 +53,15 @@ UPSTREAM = Predecessor(
     stop="kubectl -n {namespace} scale deployment codeflare-operator-manager --replicas=0",
 )
 """Whom we take over from. It has no Lease unless its settings name one."""
+UPSTREAM_PODS = {"app.kubernetes.io/name": "codeflare-operator", "app.kubernetes.io/part-of": "codeflare"}
 GUARD: tuple[Kind, ...] = (builtin.Secret, builtin.Service, builtin.ServiceAccount, builtin.ClusterRoleBinding)
 """What a proxy in a pod needs to run."""
 WAYS: tuple[Kind, ...] = (builtin.Route, builtin.Ingress, builtin.HTTPRoute, BackendTLSPolicy, builtin.ConfigMap)
+
+
+def predecessor(settings: Settings) -> Predecessor:
+    """Whom we take over from, and where it may run under these settings."""
+    return UPSTREAM.also_in(settings.namespace, *settings.predecessor_namespaces)
 
 
 def ray_cluster_controller(settings: Settings) -> Controller:
@@ -81,12 +88,13 @@ def ray_cluster_controller(settings: Settings) -> Controller:
             Watch(builtin.Pod, to=_node, labels=RAY_CLUSTER, verbs=("get", "list", "watch", "patch", "delete")),
             Watch(builtin.Pod, to=everyone(RayCluster), labels=KUBERAY_PODS),
             Watch(builtin.ConfigMap, to=everyone(RayCluster), name=settings.config_map, namespace=settings.namespace),
+            Watch(builtin.Deployment, to=everyone(RayCluster), labels=UPSTREAM_PODS),
             Watch(DSCInitialization, to=everyone(RayCluster), optional=True),
             Watch(ClusterIngress, to=everyone(RayCluster), optional=True),
         ],
         finalizer=FINALIZER,
         permissions=_GRANTED,
-        predecessor=UPSTREAM.also_in(settings.namespace, *settings.predecessor_namespaces),
+        predecessor=predecessor(settings),
         asks=MARKS,
         indexes=[_READERS],
     )
@@ -111,11 +119,12 @@ _GRANTED = (
 
 
 async def reconcile_cluster(cluster: Object, world: World, settings: Settings) -> Desired | Hold:
+    if other := _at_work(world, settings):
+        return _told("OtherOperatorRunning", other)
     try:
         facts = await observe(cluster, world, settings)
     except SettingError as error:
-        # Its status is KubeRay's, so only an Event can tell.
-        return Hold("SettingInvalid", str(error), events=[EventNote("SettingInvalid", str(error), "Warning")])
+        return _told("SettingInvalid", str(error))
     pods = [
         pod
         for pod in world.list(builtin.Pod, facts.names.namespace, {RAY_CLUSTER: facts.names.cluster})
@@ -123,7 +132,7 @@ async def reconcile_cluster(cluster: Object, world: World, settings: Settings) -
     ]
     children, edits = await _certified(cluster, facts, pods, world)
     if not facts.suspended:
-        children += _accessed(facts, world)
+        children += await _accessed(cluster, facts, world)
     children += policies(facts)
     return Desired(
         children,
@@ -132,6 +141,24 @@ async def reconcile_cluster(cluster: Object, world: World, settings: Settings) -
         events=_events(facts),
         requeue_after=certificates.RECHECK,
     )
+
+
+def _told(reason: str, message: str) -> Hold:
+    """The status of a RayCluster is KubeRay's, so only an Event can tell."""
+    return Hold(reason, message, events=[EventNote(reason, message, "Warning")])
+
+
+def _at_work(world: World, settings: Settings) -> str:
+    """Why nothing may be done now: the operator before us runs, which has no Lease by default."""
+    places = predecessor(settings).namespaces
+    for deployment in world.list(builtin.Deployment, labels=UPSTREAM_PODS):
+        if namespace_of(deployment) in places and status_of(deployment).get("replicas"):
+            stop = f"kubectl -n {namespace_of(deployment)} scale deployment {name_of(deployment)} --replicas=0"
+            return (
+                f"{UPSTREAM.name} is at work here: Deployment {key_of(deployment)} has pods. Nothing is changed as long as it "
+                f"does. Stop it: {stop}; then its objects are taken over"
+            )
+    return ""
 
 
 async def _certified(cluster: Object, facts: Facts, pods: list[Object], world: World) -> tuple[list[Child], list[Edit]]:
@@ -152,9 +179,11 @@ async def _own_secret(name: str, cluster: Object, world: World) -> Object | None
     return found if found is not None and is_controlled_by(found, cluster) and not is_deleting(found) else None
 
 
-def _accessed(facts: Facts, world: World) -> list[Child]:
-    guard = [proxy_secret(facts, world.token(24))] if facts.kuberay.oauth else []
-    return [*guard, *access(facts)]
+async def _accessed(cluster: Object, facts: Facts, world: World) -> list[Child]:
+    if not facts.kuberay.oauth:
+        return access(facts)
+    known = await _own_secret(facts.names.oauth_config, cluster, world)
+    return [proxy_secret(facts, text_of(known, COOKIE) or world.token(24)), *access(facts)]
 
 
 def _kept(cluster: Object, facts: Facts, world: World) -> list[tuple[Kind, Key]]:
@@ -162,16 +191,13 @@ def _kept(cluster: Object, facts: Facts, world: World) -> list[tuple[Kind, Key]]
     kinds: tuple[Kind, ...] = (*GUARD, *WAYS) if facts.suspended else ()
     if not facts.kuberay.oauth and is_guarded(cluster):
         kinds = (*kinds, *GUARD)
-    names = facts.names
-    unused = {names.old.ca, *(() if facts.kuberay.mtls or has_certificates(cluster) else (names.ca,))} - {
-        names.ca if has_certificates(cluster) or facts.kuberay.mtls else ""
-    }
+    certified = {facts.names.ca, facts.names.old.ca}
     return [
         (kind, key_of(obj))
         for kind in dict.fromkeys(kinds)
         if world.serves(kind)
         for obj in world.owned(kind)
-        if name_of(obj) not in unused
+        if name_of(obj) not in certified
     ]
 
 
@@ -260,7 +286,7 @@ def _bound(binding: Object, reader: Reader) -> Iterable[Key]:
 
 def _secrets_of(cluster: Object) -> set[str]:
     names = Names.of(cluster)
-    return {names.ca, names.serving_certificate} if uid_of(cluster) else set()
+    return {names.ca, names.old.ca, names.oauth_config, names.serving_certificate}
 
 
 _READERS = readers(RayCluster, _secrets_of)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from modelyard.kube.kinds import Object
-from modelyard.kube.objects import is_deleting, lookup, metadata_of, namespace_of
+from modelyard.kube.objects import annotations_of, is_deleting, lookup, metadata_of, namespace_of
 from modelyard.kube.openshift import is_openshift
 from modelyard.operators.codeflare.config import KubeRaySettings, Settings
 from modelyard.operators.codeflare.ray_cluster.injection import (
@@ -59,8 +59,7 @@ def secure(request: AdmissionRequest, settings: Settings) -> Answer:
         return injection if request.operation == "CREATE" else None
     if errors := _errors_before(request, cluster):
         return _refused(cluster, errors)
-    metadata_of(cluster).setdefault("annotations", {})
-    cluster["metadata"]["annotations"] = {**(cluster["metadata"]["annotations"] or {}), VERSION: version()}
+    cluster["metadata"]["annotations"] = {**annotations_of(cluster), VERSION: version()}
     injection.into(cluster)
     return cluster
 
