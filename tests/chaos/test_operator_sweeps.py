@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from tests.chaos import demo_story, endings, mlflow_story, registry_story, sweeps
+from tests.chaos import demo_story, endings, mlflow_story, ray_cluster_story, registry_story, sweeps
 from tests.chaos.subject import DATA, among_all
 from tests.chaos.sweeps import SweptScenario
 
@@ -21,6 +21,8 @@ ALONE: dict[str, SweptScenario] = {
     "registry": registry_story.LIFE,
     "registry-end": registry_story.END,
     "catalog": registry_story.CATALOG,
+    "ray-cluster": ray_cluster_story.LIFE,
+    "ray-cluster-end": ray_cluster_story.END,
 }
 TOGETHER = tuple(ALONE)
 """Each is told once more with all operators loaded."""

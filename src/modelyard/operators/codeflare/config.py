@@ -69,6 +69,11 @@ class Settings:
         "APPWRAPPER_ENABLED", False, "Whether AppWrappers are worked on, where the ConfigMap says nothing"
     )
     cluster_domain: str = setting("CLUSTER_DOMAIN", "cluster.local", "The domain of Services, for certificates")
+    predecessor_lease: str = setting(
+        "CODEFLARE_PREDECESSOR_LEASE",
+        "codeflare-operator",
+        "The Lease that the public operator holds: `leaderElection.resourceName` of its settings, which has no default",
+    )
     predecessor_namespaces: tuple[str, ...] = predecessor_setting()
 
     @classmethod

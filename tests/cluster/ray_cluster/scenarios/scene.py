@@ -113,7 +113,8 @@ class RayScene:
                 served=[kind for kind in OPENSHIFT if self.ground.cluster.serves(kind)],
             ),
         )
-        secured = _object(secure(request, self.settings))
+        changed = secure(request, self.settings)
+        secured = cluster if changed is None else _object(changed)
         refusal = check(replace(request, object=copy.deepcopy(secured)), self.settings)
         return secured if refusal is None else _object(refusal)
 

@@ -88,10 +88,11 @@ def nudges(names: Names, known: Object | None, pods: Iterable[Object]) -> list[E
     return [
         Edit(builtin.Pod, key_of(pod), resource_version_of(pod), {"metadata": {"annotations": {NUDGED: "ready"}}})
         for pod in pods
-        if NUDGED not in annotations_of(pod) and _waits(names, pod) and addresses_of(pod) & covered
+        if NUDGED not in annotations_of(pod) and waits_for(names.ca, pod) and addresses_of(pod) & covered
     ]
 
 
-def _waits(names: Names, pod: Object) -> bool:
+def waits_for(secret: str, pod: Object) -> bool:
+    """Has the pod not begun, and does it mount this Secret?"""
     volumes = (one.get("secret") or {} for one in spec_of(pod).get("volumes") or () if one.get("name") == CA_VOLUME)
-    return status_of(pod).get("phase") == "Pending" and any(one.get("secretName") == names.ca for one in volumes)
+    return status_of(pod).get("phase") == "Pending" and any(one.get("secretName") == secret for one in volumes)

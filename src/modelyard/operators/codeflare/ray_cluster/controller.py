@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Key, Kind, Object
@@ -52,7 +53,7 @@ UPSTREAM = Predecessor(
     managers=(CONTROLLER,),
     stop="kubectl -n {namespace} scale deployment codeflare-operator-manager --replicas=0",
 )
-"""Whom we take over from. It has no Lease unless its settings name one."""
+"""Whom we take over from. It has a Lease only where its settings name one, and runs without one by default."""
 UPSTREAM_PODS = {"app.kubernetes.io/name": "codeflare-operator", "app.kubernetes.io/part-of": "codeflare"}
 GUARD: tuple[Kind, ...] = (builtin.Secret, builtin.Service, builtin.ServiceAccount, builtin.ClusterRoleBinding)
 """What a proxy in a pod needs to run."""
@@ -61,7 +62,8 @@ WAYS: tuple[Kind, ...] = (builtin.Route, builtin.Ingress, builtin.HTTPRoute, Bac
 
 def predecessor(settings: Settings) -> Predecessor:
     """Whom we take over from, and where it may run under these settings."""
-    return UPSTREAM.also_in(settings.namespace, *settings.predecessor_namespaces)
+    known = UPSTREAM.also_in(settings.namespace, *settings.predecessor_namespaces)
+    return replace(known, lease=settings.predecessor_lease)
 
 
 def ray_cluster_controller(settings: Settings) -> Controller:
@@ -136,8 +138,8 @@ async def reconcile_cluster(cluster: Object, world: World, settings: Settings) -
     children += policies(facts)
     return Desired(
         children,
-        keep=_kept(cluster, facts, world),
-        edits=[*edits, *_unprivileged(cluster, facts, pods, world), *_replaced(cluster, facts, world)],
+        keep=_kept(cluster, facts, pods, world),
+        edits=[*edits, *_unprivileged(cluster, facts, pods, world), *_replaced(cluster, facts, pods, world)],
         events=_events(facts),
         requeue_after=certificates.RECHECK,
     )
@@ -186,19 +188,25 @@ async def _accessed(cluster: Object, facts: Facts, world: World) -> list[Child]:
     return [proxy_secret(facts, text_of(known, COOKIE) or world.token(24)), *access(facts)]
 
 
-def _kept(cluster: Object, facts: Facts, world: World) -> list[tuple[Kind, Key]]:
+def _kept(cluster: Object, facts: Facts, pods: list[Object], world: World) -> list[tuple[Kind, Key]]:
     """A suspended cluster keeps its ways in; a proxy that is switched off keeps what it needs as long as pods have it."""
     kinds: tuple[Kind, ...] = (*GUARD, *WAYS) if facts.suspended else ()
     if not facts.kuberay.oauth and is_guarded(cluster):
         kinds = (*kinds, *GUARD)
     certified = {facts.names.ca, facts.names.old.ca}
-    return [
+    awaited = [(builtin.Secret, Key(facts.names.namespace, facts.names.old.ca))] if _old_is_awaited(facts, pods) else []
+    return awaited + [
         (kind, key_of(obj))
         for kind in dict.fromkeys(kinds)
         if world.serves(kind)
         for obj in world.owned(kind)
         if name_of(obj) not in certified
     ]
+
+
+def _old_is_awaited(facts: Facts, pods: list[Object]) -> bool:
+    """Does a pod from before the names with digests still wait to begin? It needs the Secret under the older name."""
+    return facts.names.hashed and any(certificates.waits_for(facts.names.old.ca, pod) for pod in pods)
 
 
 def _unprivileged(cluster: Object, facts: Facts, pods: list[Object], world: World) -> list[Edit]:
@@ -219,7 +227,7 @@ def _unprivileged(cluster: Object, facts: Facts, pods: list[Object], world: Worl
 # What was made under older names
 
 
-def _replaced(cluster: Object, facts: Facts, world: World) -> list[Edit]:
+def _replaced(cluster: Object, facts: Facts, pods: list[Object], world: World) -> list[Edit]:
     """Once the cluster has its names with digests, what the public operator made under the old ones goes."""
     if not facts.names.hashed or facts.suspended:
         return []
@@ -236,8 +244,10 @@ def _replaced(cluster: Object, facts: Facts, world: World) -> list[Edit]:
         for obj in world.list(kind, old.namespace, facts.names.labels)
         if name_of(obj) in gone and is_controlled_by(obj, cluster) and not is_deleting(obj)
     ]
-    if world.get(builtin.Secret, old.namespace, facts.names.ca) is None:
-        left = [(kind, obj) for kind, obj in left if name_of(obj) != old.ca]  # Its CA is still to be taken over.
+    if world.get(builtin.Secret, old.namespace, facts.names.ca) is None or _old_is_awaited(facts, pods):
+        left = [
+            (kind, obj) for kind, obj in left if name_of(obj) != old.ca
+        ]  # Its CA is still to be taken over, or needed.
     bindings = [obj for obj in _left(cluster, world) if name_of(obj) == old.binding]
     return [
         *(_removed(kind, obj) for kind, obj in left),
