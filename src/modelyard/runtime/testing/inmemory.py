@@ -212,7 +212,8 @@ class MemoryCluster:
         self._wrote("delete", kind, key)
         obj = self.objects.get((kind, key))
         if obj is not None and finalizers_of(obj):
-            obj["metadata"]["deletionTimestamp"] = format_time(self.now)
+            obj["metadata"].setdefault("deletionTimestamp", format_time(self.now))
+            obj["metadata"]["deletionGracePeriodSeconds"] = grace or 0
             return False
         self.remove(kind, *key)
         return True

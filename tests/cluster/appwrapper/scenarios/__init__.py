@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.cluster.appwrapper.scenarios import life
+from tests.cluster.appwrapper.scenarios import admission, failures, life
 from tests.cluster.appwrapper.scenarios.scene import Scenario
 
-_BOOKS = (life.book,)
+_BOOKS = (admission.book, life.book, failures.book)
 SCENARIOS: dict[int, Scenario] = {number: scene for book in _BOOKS for number, scene in book.scenarios.items()}
 NEEDS_API = frozenset(number for book in _BOOKS for number in book.needs_api)
 

@@ -43,9 +43,8 @@ async def a_suspended_appwrapper_is_only_recorded(scene: AppWrapperScene) -> Non
 async def an_appwrapper_that_may_run_reserves_quota_first(scene: AppWrapperScene) -> None:
     await scene.start()
     # Its component cannot be made yet, so the phase can be looked at.
-    component = {"template": {"apiVersion": "none.example.com/v1", "kind": "Later", "metadata": {"name": "x"}}}
-    component["podSets"] = []
-    await scene.create(component)
+    later = {"apiVersion": "none.example.com/v1", "kind": "Later", "metadata": {"name": "x"}}
+    await scene.create({"template": later})
     found = await scene.phase("Resuming")
     assert found["metadata"]["finalizers"] == [FINALIZER]
     states = {one["type"]: (one["status"], one["reason"]) for one in status_of(found)["conditions"]}

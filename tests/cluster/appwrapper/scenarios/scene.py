@@ -83,6 +83,9 @@ class AppWrapperScene:
         self.settings = Settings(namespace=self.namespace)
         text = yaml.safe_dump({"appwrapper": {"enabled": True, **section}})
         await self.ground.create(builtin.ConfigMap, CONFIG_MAP, data={"config.yaml": text})
+        if hooks:
+            assert isinstance(self.ground, ApiGround)
+            self.ground.webhooks = self.operator.webhooks
         await self.resume()
         if hooks:
             assert isinstance(self.ground, ApiGround)

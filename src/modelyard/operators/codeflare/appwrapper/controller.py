@@ -101,6 +101,11 @@ def _owner_of(pod: Object, reader: Reader) -> Iterable[Key]:
     return [Key(namespace_of(pod), labels_of(pod).get(LABEL, ""))]
 
 
+def _may_wait(obj: Object) -> bool:
+    """Has it more than no time to end? What is deleted without grace already is not deleted over and over."""
+    return not is_deleting(obj) or bool(obj["metadata"].get("deletionGracePeriodSeconds"))
+
+
 def _labels_differ(old: Object | None, new: Object | None) -> bool:
     return labels_of(old or {}) != labels_of(new or {})
 
@@ -200,12 +205,12 @@ class _Pass:
     def _deletions(self, parts: Sequence[Part], pods: Sequence[Object], *, force: bool) -> list[Deletion]:
         """The objects; and once that has taken too long, first the pods and then the objects, without waiting for anything."""
         if force and pods:
-            return [Deletion(builtin.Pod, key_of(pod), uid_of(pod), grace=0) for pod in pods]
+            return [Deletion(builtin.Pod, key_of(pod), uid_of(pod), grace=0) for pod in pods if _may_wait(pod)]
         there = [(part.kind, part.key, part.object) for part in parts if part.object is not None]
         return [
             Deletion(kind, key, uid_of(obj), grace=0 if force else None)
             for kind, key, obj in there
-            if kind is not None and (force or not is_deleting(obj))
+            if kind is not None and (_may_wait(obj) if force else not is_deleting(obj))
         ]
 
     def _again(self, step: Step) -> float | None:

@@ -12,4 +12,4 @@ from tests.ground import MemoryGround
 
 @pytest.mark.parametrize("number", sorted(SCENARIOS.keys() - NEEDS_API), ids=title)
 async def test_scenario(number: int) -> None:
-    await SCENARIOS[number](AppWrapperScene(MemoryGround([APPWRAPPER])))
+    await SCENARIOS[number](AppWrapperScene(MemoryGround([APPWRAPPER], collects=True)))
