@@ -70,6 +70,10 @@ def test_an_appwrapper_may_be_deleted_in_every_phase() -> None:
     endings.deleted_in_every_phase(appwrapper_story.PHASES, appwrapper_story.APPWRAPPERS.deleted)
 
 
+def test_a_ray_cluster_may_be_deleted_in_every_phase() -> None:
+    endings.deleted_in_every_phase(ray_cluster_story.PHASES, ray_cluster_story.OPENSHIFT.deleted)
+
+
 # What an AppWrapper wraps is made once: that one of its objects goes ends it.
 @pytest.mark.parametrize("name", [name for name in STORIES if not name.startswith("appwrapper")])
 def test_children_that_someone_deletes_or_changes_come_back(name: str) -> None:
