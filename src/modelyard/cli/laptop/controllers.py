@@ -78,6 +78,7 @@ def laptop_settings(environ: Mapping[str, str]) -> dict[str, str]:
         "SERVING_CERTIFICATES": "own",
         # Browsers lead every name below it to this machine.
         "RAY_INGRESS_DOMAIN": "localhost",
+        "APPWRAPPER_ENABLED": "true",
         "REGISTRIES_NAMESPACE": APPLICATIONS,
         **withheld_settings(),
     }
