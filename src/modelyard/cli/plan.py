@@ -173,8 +173,9 @@ def sort_out(operators: Sequence[Operator], objects: Sequence[Object]) -> tuple[
     }
     asked, others = [], []
     for obj in objects:
-        if (theirs := foreign.get((obj["apiVersion"], obj["kind"]))) is not None:
-            kind, controller = theirs
+        named = (obj["apiVersion"], obj["kind"])
+        if named in foreign and named not in definitions:
+            kind, controller = foreign[named]
             asked.append(Asked(kind, _placed(obj, namespaced=kind.namespaced), controller, defined=False))
             continue
         found = definitions.get((obj["apiVersion"], obj["kind"]))

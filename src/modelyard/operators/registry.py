@@ -21,6 +21,7 @@ BUILT: Mapping[str, str] = MappingProxyType(
     {
         "mlflow": "modelyard.operators.mlflow.operator",
         "model-registry": "modelyard.operators.model_registry.operator",
+        "codeflare": "modelyard.operators.codeflare.operator",
         "ray": "modelyard.operators.ray.operator",
     }
 )
@@ -30,7 +31,6 @@ ON_REQUEST = frozenset({"ray"})
 PLANNED: Mapping[str, str] = MappingProxyType(
     {
         "modelmesh": "ModelMesh serving: Predictor, ServingRuntime, InferenceService",
-        "codeflare": "CodeFlare: RayCluster, AppWrapper",
         "trustyai": "TrustyAI: TrustyAIService, LMEvalJob, GuardrailsOrchestrator, NemoGuardrails, EvalHub",
     }
 )

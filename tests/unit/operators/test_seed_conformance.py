@@ -20,7 +20,8 @@ def missing_rows(seed: dict[str, Any], flow: Flow) -> dict[str, list[Any]]:
     flows = {(w.type, w.kind) for w in flow.watches}
     named = {(s.name, s.port) for s in flow.services}
     templated = {s.port_name for s in flow.services if s.role == "child"}
-    webhooks = {(w.name, w.type, w.path, w.failure_policy, w.service) for w in flow.webhooks}
+    # A row of a source file names no Service; one of a manifest does.
+    webhooks = {(w.name, w.type, w.path, w.failure_policy, to) for w in flow.webhooks for to in (w.service, "")}
     return {
         "For/Owns/Watches": [row for row in seed["watches"] if tuple(row) not in watches],
         "flows": [row for row in seed["flows"] if (_ARROWS[row[0]], row[1]) not in flows],

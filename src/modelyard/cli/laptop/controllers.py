@@ -76,6 +76,9 @@ def laptop_settings(environ: Mapping[str, str]) -> dict[str, str]:
         "GATEWAY_NAMESPACE": HOME,
         # Also with OpenShift's kinds: its service CA does not run here.
         "SERVING_CERTIFICATES": "own",
+        # Browsers lead every name below it to this machine.
+        "RAY_INGRESS_DOMAIN": "localhost",
+        "APPWRAPPER_ENABLED": "true",
         "REGISTRIES_NAMESPACE": APPLICATIONS,
         "RAY_GATEWAY_NAME": "modelyard",
         "RAY_GATEWAY_NAMESPACE": HOME,

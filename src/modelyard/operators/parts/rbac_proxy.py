@@ -11,7 +11,9 @@ from modelyard.operators.parts.images import pull_policy
 from modelyard.runtime.declaring.controller import Permission
 
 CONTAINER = "kube-rbac-proxy"
+PORT_NAME = "https-proxy"
 HEALTH_PORT = 8888
+CONFIG_VOLUME = "kube-rbac-proxy-config"
 CONFIG_FILE = "config-file.yaml"
 CONFIG_DIRECTORY = "/etc/kube-rbac-proxy"
 AUTH_DELEGATOR = "system:auth-delegator"
@@ -62,33 +64,37 @@ def container(sidecar: Sidecar, mounts: list[Object]) -> Object:
             f"--tls-private-key-file={sidecar.key}",
         ],
         "ports": [
-            {"name": "https-proxy", "containerPort": sidecar.port, "protocol": "TCP"},
+            {"name": PORT_NAME, "containerPort": sidecar.port, "protocol": "TCP"},
             {"name": "proxy-healthz", "containerPort": HEALTH_PORT, "protocol": "TCP"},
         ],
         "livenessProbe": probe(30),
         "readinessProbe": probe(5),
         "resources": RESOURCES,
         "securityContext": security.CONTAINER,
-        "volumeMounts": [*mounts, build.mount("kube-rbac-proxy-config", CONFIG_DIRECTORY)],
+        "volumeMounts": [*mounts, build.mount(CONFIG_VOLUME, CONFIG_DIRECTORY)],
     }
 
 
 def config_volume(config: str) -> Object:
-    return build.config_map_volume("kube-rbac-proxy-config", config)
+    return build.config_map_volume(CONFIG_VOLUME, config)
 
 
 def config_map(name: str, namespace: str, service: str, labels: Labels) -> Object:
     """Says that the right to `get` the Service is the right to use it."""
+    return build.config_map(name, namespace, {CONFIG_FILE: config_text("services", namespace, service)}, labels)
+
+
+def config_text(resource: str, namespace: str, name: str = "") -> str:
+    """The configuration: whoever may `get` this may use what is behind the proxy. Without a name: whoever may get all of them."""
     text = (
         "authorization:\n"
         "  resourceAttributes:\n"
         "    apiVersion: v1\n"
-        "    resource: services\n"
+        f"    resource: {resource}\n"
         "    verb: get\n"
         f"    namespace: {namespace}\n"
-        f"    name: {service}\n"
     )
-    return build.config_map(name, namespace, {CONFIG_FILE: text}, labels)
+    return text + f"    name: {name}\n" if name else text
 
 
 def auth_delegator(name: str, account: str, namespace: str, labels: Labels) -> Object:

@@ -64,6 +64,11 @@ class CachedObjects:
     def serves(self, kind: Kind) -> bool:
         return self.served.serves(kind)
 
+    def kind_of(self, api_version: str, kind: str) -> Kind | None:
+        if not self.served.known:
+            raise NotReadable("which kinds the API serves is still being read; try again in a moment")
+        return self.served.kind_of({"apiVersion": api_version, "kind": kind})
+
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         entry = self._check(kind).get(kind, Key(namespace if kind.namespaced else "", name))
         return entry.object if entry is not None else None
@@ -107,7 +112,7 @@ class CacheReader:
 def selection_of(
     kind: Kind,
     namespace: str | None,
-    labels: Mapping[str, str] | None,
+    labels: Mapping[str, str] | str | None,
     limit: str | None,
     *,
     name: str | None = None,
@@ -116,7 +121,8 @@ def selection_of(
     """What to cache for a declaration; `limit` is the one namespace that the whole process may see."""
     where = (namespace or limit or "") if kind.namespaced else ""
     fields = f"metadata.name={name}" if name else ""
-    return Selection(kind, where, str(labels_equal(labels)) if labels else "", fields, metadata_only)
+    selector = labels if isinstance(labels, str) else str(labels_equal(labels)) if labels else ""
+    return Selection(kind, where, selector, fields, metadata_only)
 
 
 class Sources:
@@ -154,6 +160,10 @@ class Sources:
         else:
             self._by_manager[manager] = key
         self._wake(key, _change(face.kind, entry, gone=new is None))
+
+    def wrapped_handler(self, kind: Kind) -> Handler:
+        """For the events of children of a kind that is known only at run time."""
+        return self._child_handler(Owns(kind))
 
     def _child_handler(self, owns: Owns) -> Handler:
         faces = self._controller.faces

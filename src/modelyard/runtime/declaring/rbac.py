@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from modelyard.kube.builtin import CustomResourceDefinition, Event, Lease
 from modelyard.kube.crd import Definition
 from modelyard.kube.kinds import Kind, Object
-from modelyard.runtime.declaring.controller import Controller, Permission
+from modelyard.runtime.declaring.controller import Controller, Permission, Watch
 from modelyard.runtime.webhooks import Webhook, access_review
 
 READ = ("get", "list", "watch")
@@ -56,8 +56,8 @@ def grants(
     for controller in controllers:
         _add_controller(made, controller, namespace)
     for webhook in webhooks:
-        for kind in webhook.reads:
-            made.add(_place(kind, None, namespace), kind.group, kind.plural, READ)
+        for read in webhook.read_rows:
+            _add_read(made, read, namespace)
         if webhook.reviews_access:
             add_permissions(made, access_review.PERMISSIONS, namespace)
     if home:
@@ -75,10 +75,17 @@ def _add_controller(made: Grants, controller: Controller, limit: str | None) -> 
         place = _place(owns.kind, owns.namespace, limit)
         made.add(place, owns.kind.group, owns.kind.plural, owns.verbs or (*READ, *WRITE))
     for watch in controller.watches:
-        place = _place(watch.kind, watch.namespace, limit)
-        names = (watch.name,) if watch.name else ()
-        made.add(place, watch.kind.group, watch.kind.plural, watch.verbs or READ, names)
+        _add_read(made, watch, limit)
     add_permissions(made, controller.permissions, limit)
+    if controller.wraps is not None:
+        add_permissions(made, controller.wraps.permissions, limit)
+
+
+def _add_read(made: Grants, watch: Watch, limit: str | None) -> None:
+    names = (watch.name,) if watch.name else ()
+    made.add(
+        _place(watch.kind, watch.namespace, limit), watch.kind.group, watch.kind.plural, watch.verbs or READ, names
+    )
 
 
 def _add_resource(made: Grants, controller: Controller, namespace: str | None, limit: str | None) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from modelyard.kube.builtin import Secret
@@ -44,25 +44,53 @@ def make_ca(now: datetime, *, name: str = "modelyard", life: timedelta = CA_LIFE
     return Pair(certificate.public_bytes(serialization.Encoding.PEM), _pem(key))
 
 
-def issue(ca: Pair, names: Sequence[str], now: datetime, *, life: timedelta = SERVING_LIFE) -> Pair:
-    """A serving certificate for DNS names and IP addresses, signed by the CA."""
+def issue(
+    ca: Pair,
+    names: Sequence[str],
+    now: datetime,
+    *,
+    life: timedelta = SERVING_LIFE,
+    key: bytes = b"",
+    client: bool = False,
+) -> Pair:
+    """A serving certificate for DNS names and IP addresses, signed by the CA. `key` is used again where it is given;
+    `client`: who has it may also call others with it."""
     issuer = x509.load_pem_x509_certificate(ca.certificate)
     ca_key = serialization.load_pem_private_key(ca.key, None)
-    if not isinstance(ca_key, ec.EllipticCurvePrivateKey):
-        raise ValueError("the key of the CA is not an elliptic-curve key")
-    key = ec.generate_private_key(ec.SECP256R1())
+    if not isinstance(ca_key, ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey):
+        raise ValueError("the key of the CA is neither an elliptic-curve nor an RSA key")
+    own = _own_key(key)
+    usages = [ExtendedKeyUsageOID.SERVER_AUTH, *([ExtendedKeyUsageOID.CLIENT_AUTH] if client else [])]
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:64])])
     authority = x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key())
     certificate = (
-        _builder(subject, issuer.subject, key, now, life)
+        _builder(subject, issuer.subject, own, now, life)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(sign_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         .add_extension(x509.SubjectAlternativeName([_general_name(n) for n in names]), critical=False)
         .add_extension(authority, critical=False)
         .sign(ca_key, hashes.SHA256())
     )
-    return Pair(certificate.public_bytes(serialization.Encoding.PEM), _pem(key))
+    return Pair(certificate.public_bytes(serialization.Encoding.PEM), _pem(own))
+
+
+def _own_key(known: bytes) -> ec.EllipticCurvePrivateKey:
+    """The key that was given, if it is one that we make, else a new one."""
+    try:
+        key = serialization.load_pem_private_key(known, None) if known else None
+    except (ValueError, TypeError):
+        key = None
+    return key if isinstance(key, ec.EllipticCurvePrivateKey) else ec.generate_private_key(ec.SECP256R1())
+
+
+def is_pair(pair: Pair) -> bool:
+    """Are these a certificate and the key that belongs to it?"""
+    try:
+        public = x509.load_pem_x509_certificate(pair.certificate).public_key()
+        return bool(serialization.load_pem_private_key(pair.key, None).public_key() == public)
+    except (ValueError, TypeError):
+        return False
 
 
 def _builder(

@@ -8,7 +8,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from modelyard.kube.crd import Definition
 from modelyard.kube.kinds import Kind, Object
-from modelyard.runtime.declaring.controller import Source, here
+from modelyard.runtime.declaring.controller import Source, Watch, here
 from modelyard.runtime.declaring.world import Objects
 from modelyard.runtime.webhooks.access_review import AccessReviews, NobodyToAsk, User
 
@@ -28,6 +28,10 @@ class HookReader(Protocol):
 
     def serves(self, kind: Kind) -> bool: ...
 
+    def kind_of(self, api_version: str, kind: str) -> Kind | None:
+        """What the API serves under that name right now; None if nothing."""
+        ...
+
 
 class NotReadable(Exception):
     """A handler asked for objects that the process has not read yet; the API is told to try again."""
@@ -40,6 +44,9 @@ class NothingToRead:
 
     def serves(self, kind: Kind) -> bool:
         return False
+
+    def kind_of(self, api_version: str, kind: str) -> Kind | None:
+        return None
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         return None
@@ -152,11 +159,15 @@ class Webhook:
     object_selector: Object | None = None
     match_conditions: Sequence[Object] = ()
     review_versions: Sequence[str] = ("v1",)
-    reads: Sequence[Kind] = ()
-    """The kinds that the handler reads through `request.reader`."""
+    reads: Sequence[Kind | Watch] = ()
+    """The kinds that the handler reads through `request.reader`; a `Watch` limits what is cached of one, such as to one name."""
     reviews_access: bool = False
     """The handler asks `request.access` what a user may do."""
     source: Source = field(default_factory=here, compare=False)
+
+    @property
+    def read_rows(self) -> list[Watch]:
+        return [read if isinstance(read, Watch) else Watch(read, source=self.source) for read in self.reads]
 
 
 class ConversionFailed(Exception):

@@ -13,6 +13,7 @@ from modelyard.kube.errors import NotFound
 from modelyard.kube.kinds import Key, Object
 from modelyard.runtime.declaring.controller import Controller, Fixed, Owns, Watch
 from modelyard.runtime.declaring.desired import Child, Desired, EventNote, Ownership
+from modelyard.runtime.declaring.rbac import grants
 from modelyard.runtime.declaring.world import World
 from modelyard.runtime.process.manager import Manager
 from modelyard.runtime.webhooks import Webhook, Webhooks
@@ -42,6 +43,23 @@ async def test_a_controller_reads_what_it_declared_whoever_else_is_loaded(loaded
         await bench.user.create(Secret, obj(Secret, "s", stringData={"a": "b"}))
         await bench.greet()
         assert read[-1] == (True, 1)
+
+
+async def test_objects_can_be_followed_by_a_label_whatever_its_value() -> None:
+    seen: set[tuple[str, ...]] = set()
+
+    def look(resource: Greeting, world: World) -> Desired:
+        seen.add(tuple(sorted(found["metadata"]["name"] for found in world.list(ConfigMap))))
+        return Desired(prune=False)
+
+    looker = controller(look, owns=[], watches=[Watch(ConfigMap, labels="demo.dev/of")])
+    async with running(looker) as bench:
+        for name, labels in (("a", {"demo.dev/of": "a"}), ("b", {"demo.dev/of": "b"}), ("c", {})):
+            made = config(name)
+            made["metadata"]["labels"] = labels
+            await bench.user.create(ConfigMap, made)
+        await bench.greet()
+        assert seen == {("a", "b")}
 
 
 async def test_own_writes_of_one_controller_do_not_show_up_in_the_selection_of_another() -> None:
@@ -100,6 +118,23 @@ async def test_a_webhook_does_not_take_an_unread_cache_for_an_empty_cluster() ->
         await asyncio.sleep(60)
         await hooks.answer("/reads", REVIEW)
         assert answers == [0]
+
+
+async def test_a_webhook_reads_no_more_of_a_kind_than_it_declares() -> None:
+    found: list[list[str]] = []
+
+    def handler(request: AdmissionRequest) -> None:
+        found.append([one["metadata"]["name"] for one in request.reader.list(ConfigMap)])
+
+    limits = Watch(ConfigMap, name="settings", namespace="shop")
+    hook = Webhook("reads.demo.dev", "validating", "/reads", handler, kinds=[GREETING.kind], reads=[limits])
+    async with running(controller(lambda r, w: Desired())) as bench:
+        for name in ("settings", "other"):
+            await bench.user.create(ConfigMap, obj(ConfigMap, name))
+        await Webhooks([hook], reader=bench.manager.reader).answer("/reads", REVIEW)
+        assert found == [["settings"]]
+    rules = grants([], webhooks=[hook]).rules("shop")
+    assert [(rule["resources"], rule.get("resourceNames")) for rule in rules] == [(["configmaps"], ["settings"])]
 
 
 async def test_two_controllers_of_one_kind_keep_their_tracked_children_apart() -> None:

@@ -19,6 +19,8 @@ class Peers:
 
     kuberay: Sequence[str] = ("ray-system",)
     monitoring: Sequence[str] = ("openshift-monitoring",)
+    dashboard: Sequence[str] = ()
+    """To the dashboard itself: where an Ingress leads to it because nothing guards it."""
 
 
 def head_policy(names: Names, *, mtls: bool, peers: Peers = Peers()) -> Object:
@@ -32,6 +34,11 @@ def head_policy(names: Names, *, mtls: bool, peers: Peers = Peers()) -> Object:
             "ports": tcp(DASHBOARD, CLIENT),
         },
         {"from": [{"namespaceSelector": _in(peers.monitoring)}], "ports": tcp(METRICS)},
+        *(
+            [{"from": [{"namespaceSelector": _in(peers.dashboard)}], "ports": tcp(DASHBOARD)}]
+            if peers.dashboard
+            else []
+        ),
         {"ports": tcp(PROXY, CLIENT) if mtls else tcp(PROXY)},
     ]
     return _policy(names, names.head_policy, "head", rules)

@@ -12,17 +12,39 @@ from modelyard.runtime.webhooks import FieldError
 LABEL = 63
 """The longest name of a Service, and of one part of a host."""
 HEAD = "spec.headGroupSpec"
+_NO_LIST = "Invalid value: use a list of objects"
 
 
 def spec_errors(cluster: Object) -> Iterator[FieldError]:
     if lookup(cluster, "spec", "headGroupSpec", "enableIngress") is True:
         text = "Invalid value: true: RayCluster with enableIngress set to true is not allowed"
         yield FieldError(f"{HEAD}.enableIngress", text)
-    if not lookup(cluster, "spec", "headGroupSpec", "template", "spec", "containers"):
-        yield _no_container(HEAD)
-    for index, group in enumerate(spec_of(cluster).get("workerGroupSpecs") or []):
-        if not lookup(group, "template", "spec", "containers"):
-            yield _no_container(f"spec.workerGroupSpecs.{index}")
+    yield from _pod_errors(HEAD, lookup(cluster, "spec", "headGroupSpec", "template", "spec"))
+    groups = spec_of(cluster).get("workerGroupSpecs") or []
+    if not _is_list_of_objects(groups):
+        yield FieldError("spec.workerGroupSpecs", _NO_LIST)
+        return
+    for index, group in enumerate(groups):
+        yield from _pod_errors(f"spec.workerGroupSpecs.{index}", lookup(group, "template", "spec"))
+
+
+def _pod_errors(group: str, pod: object) -> Iterator[FieldError]:
+    """The API looks at an object's form only after a webhook may have changed it."""
+    path = f"{group}.template.spec"
+    if not isinstance(pod, dict) or not pod.get("containers"):
+        yield _no_container(group)
+        return
+    lists = [(path, pod, name) for name in ("containers", "initContainers", "volumes")]
+    first = pod["containers"][0] if isinstance(pod["containers"], list) else None
+    if isinstance(first, dict):
+        lists += [(f"{path}.containers.0", first, name) for name in ("env", "volumeMounts")]
+    for place, holder, name in lists:
+        if not _is_list_of_objects(holder.get(name) or []):
+            yield FieldError(f"{place}.{name}", _NO_LIST)
+
+
+def _is_list_of_objects(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
 
 
 def name_errors(cluster: Object, namespace: str) -> Iterator[FieldError]:
