@@ -31,7 +31,7 @@ class AppWrapperParts:
 def appwrapper_parts(settings: Settings) -> AppWrapperParts:
     transitions = Count("appwrapper_phase_total", "Phases that AppWrappers have entered", ("namespace", "phase"))
     now = CacheGauge(
-        "appwrapper_phase",
+        "appwrapper_current_phase",
         "AppWrappers by phase",
         ("namespace", "phase"),
         NAME,
