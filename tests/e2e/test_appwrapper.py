@@ -41,7 +41,9 @@ def phase(laptop: Laptop, ns: str, name: str) -> str:
 
 def left(laptop: Laptop, ns: str) -> list[str]:
     """What is in the namespace that an AppWrapper has made."""
-    found = laptop.get("pods,jobs,deployments,services", "-n", ns, "-l", "workload.codeflare.dev/appwrapper")
+    found = laptop.get("pods,jobs,deployments,services", "-n", ns, "-l", "workload.codeflare.dev/appwrapper") or {
+        "items": []
+    }
     return [f"{obj['kind']} {obj['metadata']['name']}" for obj in found["items"]]
 
 

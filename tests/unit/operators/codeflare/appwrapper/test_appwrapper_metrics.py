@@ -13,9 +13,9 @@ from tests.ground import MemoryGround
 
 async def test_every_phase_that_is_entered_counts() -> None:
     scene = AppWrapperScene(MemoryGround([APPWRAPPER], collects=True))
-    made = scene.operator
     await scene.start()
     await scene.ground.halt()
+    made = scene.operator
     await scene.ground.start(list(made.controllers))
     await scene.running(pod())
     await scene.report("pod", "Succeeded")
