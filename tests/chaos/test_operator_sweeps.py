@@ -8,7 +8,16 @@ from functools import cache
 
 import pytest
 
-from tests.chaos import appwrapper_story, demo_story, endings, mlflow_story, ray_cluster_story, registry_story, sweeps
+from tests.chaos import (
+    appwrapper_story,
+    demo_story,
+    endings,
+    mlflow_story,
+    ray_cluster_story,
+    ray_story,
+    registry_story,
+    sweeps,
+)
 from tests.chaos.subject import DATA, among_all
 from tests.chaos.sweeps import SweptScenario
 
@@ -25,6 +34,8 @@ ALONE: dict[str, SweptScenario] = {
     "ray-cluster-end": ray_cluster_story.END,
     "appwrapper": appwrapper_story.LIFE,
     "appwrapper-fails": appwrapper_story.FAILURE,
+    "ray": ray_story.LIFE,
+    "ray-end": ray_story.END,
 }
 TOGETHER = tuple(ALONE)
 """Each is told once more with all operators loaded."""

@@ -80,6 +80,10 @@ def laptop_settings(environ: Mapping[str, str]) -> dict[str, str]:
         "RAY_INGRESS_DOMAIN": "localhost",
         "APPWRAPPER_ENABLED": "true",
         "REGISTRIES_NAMESPACE": APPLICATIONS,
+        "RAY_GATEWAY_NAME": "modelyard",
+        "RAY_GATEWAY_NAMESPACE": HOME,
+        # Ray comes up in a few seconds; a cluster's images need longer.
+        "RAY_READINESS_DELAY": "1",
         **withheld_settings(),
     }
 

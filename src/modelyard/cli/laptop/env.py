@@ -4,7 +4,8 @@ examples:
   eval "$(modelyard env mlflow)"                    then: python -c 'import mlflow; mlflow.log_metric("a", 1)'
   eval "$(modelyard env mlflow --workspace team-a)" in another namespace's workspace
   modelyard env mlflow -o json
-The token is good for twelve hours, and for this service only.
+  eval "$(modelyard env my-raycluster)"             then: ray job submit -- python job.py; or ray.init() in a Ray client
+The token is good for this service only; for twelve hours, or as long as the Ray cluster lives.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 import shlex
 
 from modelyard.cli.laptop.access import service_token
+from modelyard.cli.laptop.ray import ray_head
 from modelyard.cli.output import output_argument, print_json
 from modelyard.kube.client import Client
 from modelyard.local.laptop.layout import Layout, directory_argument, layout_of
@@ -38,6 +40,8 @@ def run(args: argparse.Namespace) -> int:
 
     async def make(client: Client) -> dict[str, str]:
         found = await find_published(client, args.name, args.namespace)
+        if (head := await ray_head(client, found)) is not None:
+            return head.variables()
         token = (await service_token(client, found, seconds=TOKEN_SECONDS)).text
         return variables(Place.of(found), gateway_url(layout), token, write_authority(layout), args.workspace)
 

@@ -31,8 +31,8 @@ class AppWrapperParts:
 def appwrapper_parts(settings: Settings) -> AppWrapperParts:
     transitions = Count("appwrapper_phase_total", "Phases that AppWrappers have entered", ("namespace", "phase"))
     now = CacheGauge(
-        "appwrapper_current_phase",
-        "AppWrappers by phase",
+        "appwrapper_phases",
+        "AppWrappers that are in a phase",
         ("namespace", "phase"),
         NAME,
         counted_by(APPWRAPPER.kind, lambda obj: (namespace_of(obj), lookup(obj, "status", "phase") or "")),

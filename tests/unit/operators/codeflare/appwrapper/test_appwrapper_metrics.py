@@ -1,11 +1,10 @@
-"""The metrics of AppWrappers: every phase that is entered counts, and a process can register them all."""
+"""The metrics of AppWrappers: every phase that is entered counts."""
 
 from __future__ import annotations
 
 from prometheus_client.registry import CollectorRegistry
 
 from modelyard.operators.codeflare.appwrapper.api import APPWRAPPER
-from modelyard.operators.codeflare.operator import operator
 from modelyard.runtime.declaring.operator_metrics import OwnMetrics
 from tests.cluster.appwrapper.scenarios.scene import AppWrapperScene, pod
 from tests.ground import MemoryGround
@@ -25,7 +24,3 @@ async def test_every_phase_that_is_entered_counts() -> None:
     for phase in ("Suspended", "Resuming", "Running", "Succeeded"):
         labels = {"namespace": scene.namespace, "phase": phase}
         assert registry.get_sample_value("appwrapper_phase_total", labels) == 1
-
-
-def test_a_process_can_register_the_operators_metrics() -> None:
-    OwnMetrics(operator({}).metrics, lambda controller: None).register(CollectorRegistry())
