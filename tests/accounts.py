@@ -15,6 +15,7 @@ from modelyard.kube.objects import key_of
 from modelyard.kube.transport import Around, Response, Sent, Transport
 from modelyard.runtime.declaring import rbac
 from modelyard.runtime.declaring.controller import Controller
+from modelyard.runtime.webhooks import Webhook
 from tests.chaos.faults import Answer
 
 NAME = "plane-under-test"
@@ -56,10 +57,14 @@ class Account:
 
 
 async def service_account(
-    admin: Client, login: Callable[[str], Client], home: str, controllers: Sequence[Controller]
+    admin: Client,
+    login: Callable[[str], Client],
+    home: str,
+    controllers: Sequence[Controller],
+    webhooks: Sequence[Webhook] = (),
 ) -> Account:
     """An account in the namespace `home` with the generated roles, in force."""
-    granted = rbac.grants(controllers, home=home)
+    granted = rbac.grants(controllers, webhooks=webhooks, home=home)
     for namespace in granted.places:
         if namespace:
             with suppress(AlreadyExists):

@@ -33,6 +33,7 @@ from modelyard.runtime.tls.certificates import issue, make_ca
 from modelyard.runtime.tls.pairs import load
 from modelyard.runtime.webhooks import (
     ServiceAddress,
+    Webhook,
     Webhooks,
     WebhookServer,
     conversion_stanza,
@@ -40,7 +41,7 @@ from modelyard.runtime.webhooks import (
 )
 from modelyard.runtime.webhooks.access_review import ApiAccessReviews
 from tests.accounts import NAME as ACCOUNT
-from tests.accounts import Account, service_account
+from tests.accounts import Account, service_account, token_of
 
 _CONFIGURATIONS = {
     kind.kind: kind for kind in (builtin.MutatingWebhookConfiguration, builtin.ValidatingWebhookConfiguration)
@@ -204,8 +205,12 @@ class MemoryGround(Ground):
 
     fills_in = False
 
-    def __init__(self, definitions: Sequence[Definition], namespace: str = "opendatahub") -> None:
+    def __init__(
+        self, definitions: Sequence[Definition], namespace: str = "opendatahub", *, collects: bool = False
+    ) -> None:
+        """`collects`: a garbage collector runs, also where it is not the test that deletes."""
         self.namespace = namespace
+        self._collects = collects
         self._definitions = {definition.kind: definition for definition in definitions}
         self._served: set[Kind] = set()
         self._controllers: list[tuple[Controller, Memory]] = []
@@ -270,6 +275,8 @@ class MemoryGround(Ground):
             for controller, memory in self._controllers:
                 for key in self._keys(controller):
                     await self._pass(controller, memory, key)
+            if self._collects:
+                self._collect()
             if len(self.cluster.writes) == before:
                 return
         raise AssertionError(f"the controllers do not settle: {self.cluster.writes[-20:]}")
@@ -317,6 +324,8 @@ class ApiGround(Ground):
         self.client = client
         self.namespace = namespace
         self._login = login
+        self.webhooks: Sequence[Webhook] = ()
+        """What will be served: set before the start, so that the role allows what they need."""
         self._account: Account | None = None
         self.manager: Manager | None = None
         self._made: list[tuple[Kind, Key]] = []
@@ -352,7 +361,7 @@ class ApiGround(Ground):
     async def start(self, controllers: Sequence[Controller]) -> None:
         assert self.manager is None, "the controllers run already"
         if self._login is not None:
-            self._account = await service_account(self.client, self._login, self.namespace, controllers)
+            self._account = await service_account(self.client, self._login, self.namespace, controllers, self.webhooks)
         self.manager = Manager(self._account.client if self._account else self.client, controllers)
         self.manager.start()
         await self.manager.idle(quiet=0.02)
@@ -381,6 +390,16 @@ class ApiGround(Ground):
             stanza = conversion_stanza(conversion, address, ca_bundle=ca.certificate)
             stanza["webhook"]["clientConfig"]["service"] = None
             await self.client.patch(builtin.CustomResourceDefinition, "", name, {"spec": {"conversion": stanza}})
+
+    async def user(self, name: str, *rules: Object) -> Client:
+        """Someone with these rights in the ground's namespace, and no others."""
+        assert self._login is not None, "this ground knows no tokens"
+        await self.create(builtin.ServiceAccount, name)
+        await self.create(builtin.Role, name, rules=list(rules))
+        role = {"apiGroup": builtin.Role.group, "kind": "Role", "name": name}
+        subject = {"kind": "ServiceAccount", "name": name, "namespace": self.namespace}
+        await self.create(builtin.RoleBinding, name, roleRef=role, subjects=[subject])
+        return self._login(await token_of(self.client, self.namespace, name))
 
     async def halt(self) -> None:
         if self.manager is not None:

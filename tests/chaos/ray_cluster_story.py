@@ -61,7 +61,7 @@ def pod(name: str, ip: str, secret: str) -> Step:
     return step
 
 
-async def named_anew(client: Client) -> None:
+async def renamed(client: Client) -> None:
     """As the webhook marks a cluster from before names had digests."""
     await client.patch(RayCluster, NS, "rc", {"metadata": {"annotations": {VERSION: "1"}}})
 
@@ -93,7 +93,7 @@ LIFE = PLAIN.story(
     PLAIN.made(suspend=True),
     settings(ingressDomain="example.com", rayDashboardOAuthEnabled=False),
     PLAIN.made(),
-    named_anew,
+    renamed,
     pod("rc-2", "10.0.0.2", NAMES.new.ca),
     settings(ingressDomain="other.example.com"),
     definitions=[*operator({}).definitions, RAY_CLUSTER],
@@ -101,9 +101,18 @@ LIFE = PLAIN.story(
 END = OPENSHIFT.story(
     "the end of a RayCluster",
     OPENSHIFT.made(),
-    named_anew,
+    renamed,
     OPENSHIFT.deleted,
     OPENSHIFT.made(),
-    named_anew,
+    renamed,
     definitions=[*operator({}).definitions, RAY_CLUSTER],
 )
+PHASES = OPENSHIFT.story(
+    "a RayCluster that is suspended, resumed and given other names",
+    OPENSHIFT.made(),
+    OPENSHIFT.made(suspend=True),
+    OPENSHIFT.made(suspend=False),
+    renamed,
+    definitions=[*operator({}).definitions, RAY_CLUSTER],
+)
+"""It is deleted in every phase of this."""

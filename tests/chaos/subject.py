@@ -13,7 +13,7 @@ from modelyard.kube import builtin
 from modelyard.kube.client import Client
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import is_deleting
-from modelyard.operators.registry import load
+from modelyard.operators.registry import BUILT, load
 from modelyard.runtime.declaring.controller import Controller
 from modelyard.runtime.declaring.operator import Operator
 from tests.chaos.sweeps import Step, SweptScenario
@@ -99,4 +99,4 @@ def among_all(story: SweptScenario) -> SweptScenario:
 
 
 def _operators() -> list[Operator]:
-    return [*load(None, {}), demo_operator({})]
+    return [*load(BUILT, {}), demo_operator({})]

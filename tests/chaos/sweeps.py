@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import copy
 import gc
+import re
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 import looptime
+import msgspec
 
 from modelyard.kube.builtin import CustomResourceDefinition, Deployment, Job, Namespace
 from modelyard.kube.client import Client
@@ -57,6 +60,7 @@ LATE = (0.7, 4.0, 25.0, 300.0)
 """How late watches are made, in seconds."""
 Step = Callable[[Client], Awaitable[None]]
 Snapshot = dict[tuple[str, Key], Object]
+_TOKEN_VOLUME = re.compile(rb"kube-api-access-\w+")
 _UP_TO_DATE = "0 behind"
 
 _IGNORED = frozenset({"events", "leases", "namespaces", "apiservices", "customresourcedefinitions", "endpointslices"})
@@ -86,6 +90,8 @@ class SweptScenario:
     """Fields that differ from run to run, and why: `("Deployment web", "example.com/digest")`. One that hides nothing fails."""
     passing: Sequence[Kind] = ()
     """Kinds that only tell what happened on the way (Jobs that are done): they are not compared."""
+    made_once: Collection[Kind] = ()
+    """Kinds whose objects (pods) get random names, and are replaced when they are lost but not repaired when they are changed."""
     lease: bool = False
     ground: Callable[[], Sequence[Controller]] = list
     """Controllers that play more of the rest of the cluster than Deployments; no fault is between them and the API."""
@@ -168,6 +174,8 @@ class Stage:
                 ours = key.name != "kube-root-ca.crt" and not key.namespace.startswith("kube-")
                 if ours and (kind, key) not in foreign:
                     found[str(kind), key] = self._comparable(kind, obj)
+            if kind in self.story.made_once:
+                _number(found, str(kind))
         return found
 
     def _comparable(self, kind: Kind, obj: Object) -> Object:
@@ -186,6 +194,18 @@ class Stage:
         if name in self.story.generated:
             plain["data"] = dict.fromkeys(plain.get("data") or {}, "…")
         return plain
+
+
+def _number(found: Snapshot, kind: str) -> None:
+    """Puts those of a kind under numbers instead of the random ends of their names, and of the names of their token volumes."""
+    unnamed = []
+    for place in [place for place in found if place[0] == kind]:
+        obj, prefix = found.pop(place), place[1].name.rpartition("-")[0]
+        obj["metadata"]["name"] = prefix
+        plain = _TOKEN_VOLUME.sub(b"kube-api-access", msgspec.json.encode(obj))
+        unnamed.append((place[1].namespace, prefix, msgspec.json.decode(plain)))
+    for number, (namespace, prefix, obj) in enumerate(sorted(unnamed, key=repr)):
+        found[kind, Key(namespace, f"{prefix}-{number}")] = obj
 
 
 def _has_more_to_do(engine: Engine) -> bool:
@@ -442,9 +462,10 @@ def children_deleted_or_stomped(story: SweptScenario, data: Collection[Kind] = (
 
     async def vandalise(stage: Stage, number: int) -> None:
         for kind, obj in await children(stage, data):
-            await stage.client.delete(kind, *key_of(obj))
+            with suppress(NotFound):  # It went with another one.
+                await stage.client.delete(kind, *key_of(obj))
             await stage.rest()
-        for kind, obj in await children(stage, data):
+        for kind, obj in await children(stage, {*data, *story.made_once}):
             stomped[kind.kind] = stomped.get(kind.kind, 0) + await stomp(
                 stage.client, kind, obj, most=200 if story.every_point else 8
             )

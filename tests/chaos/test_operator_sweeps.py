@@ -8,7 +8,16 @@ from functools import cache
 
 import pytest
 
-from tests.chaos import demo_story, endings, mlflow_story, ray_cluster_story, registry_story, sweeps
+from tests.chaos import (
+    appwrapper_story,
+    demo_story,
+    endings,
+    mlflow_story,
+    ray_cluster_story,
+    ray_story,
+    registry_story,
+    sweeps,
+)
 from tests.chaos.subject import DATA, among_all
 from tests.chaos.sweeps import SweptScenario
 
@@ -23,6 +32,10 @@ ALONE: dict[str, SweptScenario] = {
     "catalog": registry_story.CATALOG,
     "ray-cluster": ray_cluster_story.LIFE,
     "ray-cluster-end": ray_cluster_story.END,
+    "appwrapper": appwrapper_story.LIFE,
+    "appwrapper-fails": appwrapper_story.FAILURE,
+    "ray": ray_story.LIFE,
+    "ray-end": ray_story.END,
 }
 TOGETHER = tuple(ALONE)
 """Each is told once more with all operators loaded."""
@@ -64,6 +77,15 @@ def test_a_registry_may_be_deleted_in_every_phase() -> None:
     endings.deleted_in_every_phase(registry_story.PHASES, registry_story.REGISTRIES.deleted)
 
 
-@pytest.mark.parametrize("name", STORIES)
+def test_an_appwrapper_may_be_deleted_in_every_phase() -> None:
+    endings.deleted_in_every_phase(appwrapper_story.PHASES, appwrapper_story.APPWRAPPERS.deleted)
+
+
+def test_a_ray_cluster_may_be_deleted_in_every_phase() -> None:
+    endings.deleted_in_every_phase(ray_cluster_story.PHASES, ray_cluster_story.OPENSHIFT.deleted)
+
+
+# What an AppWrapper wraps is made once: that one of its objects goes ends it.
+@pytest.mark.parametrize("name", [name for name in STORIES if not name.startswith("appwrapper")])
 def test_children_that_someone_deletes_or_changes_come_back(name: str) -> None:
     sweeps.children_deleted_or_stomped(story(name), DATA)

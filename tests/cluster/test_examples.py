@@ -66,7 +66,7 @@ async def test_the_controllers_bring_the_example_to_its_end(api: Api, file: Path
             continue
         said = {c["type"]: (c["status"], c["reason"], c["message"]) for c in conditions_of({"status": plan.resulting})}
         assert plan.of("create"), f"{each.title} makes nothing: {said}"
-        main = said.get("Available") or said.get("Ready")
+        main = said.get(each.controller.ready_condition) or said.get("PodsReady")
         assert main is not None, f"{each.title} says nothing"
         assert main[0] == "True", f"{each.title}: {main}"
 

@@ -15,7 +15,7 @@ from modelyard.cli.output import print_json
 from modelyard.cli.pages.dataflow import markdown, mermaid
 from modelyard.cli.pages.flow import flow_of
 from modelyard.failure import Failed
-from modelyard.operators.registry import load, shared
+from modelyard.operators.registry import available, load, shared
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     try:
         # The page shows what the code declares, not what this machine's environment sets.
-        everything = load(None, {})
+        everything = load(available(), {})
         common = [operator for operator in shared({}, everything) if args.operator in (None, operator.name)]
         named = common and args.operator
         operators = [*([] if named else load([args.operator], {}) if args.operator else everything), *common]

@@ -19,7 +19,7 @@ import modelyard
 from modelyard.cli.output import print_table
 from modelyard.failure import Failed
 
-QUICKSTARTS = {"mlflow": "quickstart"}
+QUICKSTARTS = {"mlflow": "quickstart", "ray": "ray/minimal"}
 """System and example: what `modelyard up --with SYSTEM` applies. A system belongs here once its programs run on a laptop."""
 
 

@@ -48,7 +48,7 @@ def operators_argument(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--operators",
         metavar="NAMES",
-        help=f"comma-separated, of: {', '.join(BUILT)}, and those of installed packages (default: all)",
+        help=f"comma-separated, of: {', '.join(BUILT)}, and those of installed packages (default: all; ray only if it is named, or on a laptop)",
     )
 
 

@@ -34,6 +34,7 @@ from modelyard.kube.errors import ApiError
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.objects import key_of
 from modelyard.kube.openshift import PLATFORMS
+from modelyard.operators.registry import available
 from modelyard.runtime.acting.plan import Action, Change, FieldChange, Plan, plan
 from modelyard.runtime.declaring.controller import Controller
 from modelyard.runtime.declaring.operator import Operator
@@ -96,7 +97,7 @@ def _offline(args: argparse.Namespace, objects: Sequence[Object]) -> tuple[list[
     from modelyard.cli.simulation import simulate
 
     environ = environment(args)
-    operators = load_operators(operator_names(args), environ)
+    operators = load_operators(operator_names(args) or list(available()), environ)
     together = with_shared(operators, environ)
     check_names(args, together)
     asked, others = sort_out(operators, objects)
@@ -119,7 +120,7 @@ async def _on_cluster(
     client: Client, args: argparse.Namespace, objects: Sequence[Object]
 ) -> tuple[list[Asked], list[Plan], list[str]]:
     environ = {**await plane_settings(client, args), **chosen_settings(args)}
-    operators = load_operators(operator_names(args), environ)
+    operators = load_operators(operator_names(args) or list(available()), environ)
     check_names(args, with_shared(operators, environ))
     asked, others = sort_out(operators, objects)
     served = {(kind.api_version, kind.kind) for kind in await client.discover()}

@@ -7,7 +7,7 @@ from datetime import timedelta
 from modelyard.kube import builtin
 from modelyard.kube.client import Client
 from modelyard.kube.kinds import Key, Object
-from modelyard.kube.objects import key_of, labels_of, metadata_of
+from modelyard.kube.objects import key_of, labels_of, metadata_of, status_of
 from modelyard.kube.times import format_time, utc_now
 from modelyard.kube.workload_status import COUNTS, job_succeeded, pod_running, replicas_status
 
@@ -22,9 +22,9 @@ _SERVICE_NAME = "kubernetes.io/service-name"
 async def play_workloads(client: Client) -> bool:
     """Reports every workload as ready, as its controllers would once its pods run; True if one was not."""
     played = False
-    for kind, status_of in ((builtin.Deployment, _replicas), (builtin.StatefulSet, _replicas), (builtin.Job, _job)):
+    for kind, played_as in ((builtin.Deployment, _replicas), (builtin.StatefulSet, _replicas), (builtin.Job, _job)):
         for obj in (await client.list(kind)).items:
-            wanted = status_of(obj)
+            wanted = played_as(obj)
             current = obj.get("status") or {}
             if any(current.get(name) != value for name, value in wanted.items() if name not in _TIMES):
                 meta = metadata_of(obj)
@@ -35,9 +35,14 @@ async def play_workloads(client: Client) -> bool:
 
 
 async def _play_pods(client: Client) -> bool:
-    """Gives every Deployment that wants pods one that is ready; takes it away from one that wants none."""
-    there = {key_of(pod) for pod in (await client.list(builtin.Pod)).items}
+    """Runs every pod. Gives every Deployment that wants pods one; takes it away from one that wants none."""
+    pods = (await client.list(builtin.Pod)).items
+    there = {key_of(pod) for pod in pods}
     played = False
+    for pod in pods:
+        if status_of(pod).get("phase") in (None, "Pending"):
+            await _run(client, key_of(pod), pod["spec"]["containers"])
+            played = True
     for deployment in (await client.list(builtin.Deployment)).items:
         spec, place = deployment["spec"], key_of(deployment)
         key = Key(place.namespace, f"{place.name[:_POD_NAME]}-planned")
@@ -55,10 +60,13 @@ async def _play_pods(client: Client) -> bool:
             "spec": template["spec"],
         }
         await client.create(builtin.Pod, pod)
-        await client.patch(
-            builtin.Pod, *key, {"status": pod_running(template["spec"]["containers"], _settled())}, subresource="status"
-        )
+        await _run(client, key, template["spec"]["containers"])
     return played
+
+
+async def _run(client: Client, pod: Key, containers: list[Object]) -> None:
+    status = pod_running(containers, _settled()) | {"podIP": _DOCUMENTATION_ADDRESS}
+    await client.patch(builtin.Pod, *pod, {"status": status}, subresource="status")
 
 
 async def _play_endpoints(client: Client) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from http import HTTPStatus
 
 import msgspec
 
@@ -12,7 +13,7 @@ from modelyard.kube import builtin
 from modelyard.kube.client import Client
 from modelyard.kube.errors import AlreadyExists
 from modelyard.kube.kinds import Kind, Object
-from modelyard.kube.objects import key_of, namespace_of, status_of, uid_of
+from modelyard.kube.objects import key_of, name_of, namespace_of, status_of, uid_of
 from modelyard.kube.transport import Around, Response, Sent, Transport
 from modelyard.local.platform import crd_of
 from modelyard.runtime.acting.ownership import Owner, belongs_to
@@ -41,6 +42,10 @@ class Recorder(Around):
             self.applied.pop(place, None)
         elif response.status < 300 and sent.headers.get("Content-Type") == _APPLY:
             self.applied[place] = msgspec.json.decode(sent.body)
+        elif response.status == HTTPStatus.CREATED and sent.method == "POST":
+            made: Object = msgspec.json.decode(sent.body)
+            if name := name_of(made):
+                self.applied[f"{place}/{name}"] = made
         return response
 
 

@@ -29,6 +29,7 @@ from modelyard.kube.client import Client
 from modelyard.kube.errors import Unreachable
 from modelyard.kube.kinds import Object
 from modelyard.kube.objects import status_of
+from modelyard.operators.registry import available
 
 NOT_READY = 3
 _EVENTS = 3
@@ -48,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    operators = load_operators(None)
+    operators = load_operators(list(available()))
     only = (args.kind, args.name) if args.kind else None
     laptop = laptop_behind(args)
 

@@ -22,9 +22,12 @@ BUILT: Mapping[str, str] = MappingProxyType(
         "mlflow": "modelyard.operators.mlflow.operator",
         "model-registry": "modelyard.operators.model_registry.operator",
         "codeflare": "modelyard.operators.codeflare.operator",
+        "ray": "modelyard.operators.ray.operator",
     }
 )
 """Ours."""
+ON_REQUEST = frozenset({"ray"})
+"""On a cluster these run only if they are named: their work is usually done by someone else there."""
 PLANNED: Mapping[str, str] = MappingProxyType(
     {
         "modelmesh": "ModelMesh serving: Predictor, ServingRuntime, InferenceService",
@@ -62,13 +65,13 @@ def available() -> dict[str, str]:
 
 
 def load(names: Iterable[str] | None, environ: Mapping[str, str], services: Services | None = None) -> list[Operator]:
-    """The operators of these names (None: all that there are), with their settings read from the environment.
+    """The operators of these names (None: all but those on request), with their settings read from the environment.
 
     `module:function` names one that is not installed. `services` are those of a test, in place of the real ones.
     """
     services = services or Services()
     there = available()
-    wanted = list(there) if names is None else list(dict.fromkeys(names))
+    wanted = [name for name in there if name not in ON_REQUEST] if names is None else list(dict.fromkeys(names))
     for name in wanted:
         if name in PLANNED and name not in there:
             raise UnknownOperator(f"operator {name!r} is not built yet; there are: {', '.join(there)}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from modelyard.cli.laptop.ray import ray_head
 from modelyard.kube.builtin import ClusterRole, ClusterRoleBinding, Role, RoleBinding, ServiceAccount
 from modelyard.kube.client import Client
 from modelyard.kube.kinds import Kind, Object
@@ -22,7 +23,10 @@ _RBAC = "rbac.authorization.k8s.io"
 
 
 async def service_token(client: Client, one: Published, *, seconds: int = SECONDS) -> ServiceToken:
-    """A token of the account for this service."""
+    """A token of the account for this service; a Ray head without a proxy before it knows one token only, its own."""
+    head = await ray_head(client, one)
+    if head is not None and head.token and _services(one) == {one.namespace: [head.service]}:
+        return ServiceToken(head.token, float(seconds))
     account = f"login-{one.label}"
     await _apply(client, ServiceAccount, _object(account, one.namespace, _owned_by(one)))
     for namespace, services in _services(one).items():

@@ -78,10 +78,15 @@ def laptop_settings(environ: Mapping[str, str]) -> dict[str, str]:
         "SERVING_CERTIFICATES": "own",
         # Browsers lead every name below it to this machine.
         "RAY_INGRESS_DOMAIN": "localhost",
+        "APPWRAPPER_ENABLED": "true",
         "REGISTRIES_NAMESPACE": APPLICATIONS,
         "GATEWAY_DOMAIN": f"localhost:{port}",
         # Also with OpenShift's kinds, whose own namespace for routes is not there.
         "HTTPROUTE_NAMESPACE": APPLICATIONS,
+        "RAY_GATEWAY_NAME": "modelyard",
+        "RAY_GATEWAY_NAMESPACE": HOME,
+        # Ray comes up in a few seconds; a cluster's images need longer.
+        "RAY_READINESS_DELAY": "1",
         **withheld_settings(),
     }
 

@@ -5,7 +5,8 @@ examples:
   eval "$(modelyard env mlflow --workspace team-a)" in another namespace's workspace
   modelyard env modelregistry-sample                what to give to the `model-registry` client
   modelyard env mlflow -o json
-The token is good for twelve hours, and for this service only.
+  eval "$(modelyard env my-raycluster)"             then: ray job submit -- python job.py; or ray.init() in a Ray client
+The token is good for this service only; for twelve hours, or as long as the Ray cluster lives.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import shlex
 from urllib.parse import urlsplit
 
 from modelyard.cli.laptop.access import service_token
+from modelyard.cli.laptop.ray import ray_head
 from modelyard.cli.output import output_argument, print_json
 from modelyard.kube.client import Client
 from modelyard.local.laptop.layout import Layout, directory_argument, layout_of
@@ -46,6 +48,8 @@ def run(args: argparse.Namespace) -> int:
 
     async def make(client: Client) -> dict[str, str]:
         found = await find_published(client, args.name, args.namespace)
+        if (head := await ray_head(client, found)) is not None:
+            return head.variables()
         token = (await service_token(client, found, seconds=TOKEN_SECONDS)).text
         base = base_url(found, gateway_url(layout))
         return variables(Place.of(found), base, token, write_authority(layout), args.workspace)

@@ -65,6 +65,9 @@ class Settings:
         ("ingress-nginx",),
         "Namespaces, comma-separated, whose pods reach a dashboard that is not guarded, where an Ingress leads to it",
     )
+    appwrappers: bool = setting(
+        "APPWRAPPER_ENABLED", False, "Whether AppWrappers are worked on, where the ConfigMap says nothing"
+    )
     cluster_domain: str = setting("CLUSTER_DOMAIN", "cluster.local", "The domain of Services, for certificates")
     predecessor_lease: str = setting(
         "CODEFLARE_PREDECESSOR_LEASE",
@@ -112,9 +115,8 @@ class KubeRaySettings:
 
 DEFAULTS: Mapping[str, Object] = {
     "kuberay": {"rayDashboardOAuthEnabled": True, "ingressDomain": "", "mTLSEnabled": True},
-    "appwrapper": {"enabled": False},
 }
-"""What is written into a ConfigMap that does not exist yet."""
+"""What is written into a ConfigMap that does not exist yet, beside the section of AppWrappers."""
 
 
 @dataclass(frozen=True)

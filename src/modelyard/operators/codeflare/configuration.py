@@ -6,6 +6,7 @@ import yaml
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Key
+from modelyard.operators.codeflare.appwrapper.config import DEFAULT_SECTION
 from modelyard.operators.codeflare.config import CONFIG_KEY, DEFAULTS, Settings
 from modelyard.operators.parts import build
 from modelyard.runtime.declaring.controller import Controller, Fixed, Owns
@@ -25,7 +26,8 @@ def configuration_controller(settings: Settings) -> Controller:
     def reconcile(key: Key, world: World) -> Desired:
         if world.get(builtin.ConfigMap, *key) is not None:
             return Desired(prune=False)
-        document = yaml.safe_dump(dict(DEFAULTS), sort_keys=False)
+        sections = {**DEFAULTS, "appwrapper": {**DEFAULT_SECTION, "enabled": settings.appwrappers}}
+        document = yaml.safe_dump(sections, sort_keys=False)
         made = build.config_map(key.name, key.namespace, {CONFIG_KEY: document})
         return Desired([Child(made, policy=Policy.ONCE)])
 

@@ -13,13 +13,13 @@ from functools import cached_property
 import msgspec
 
 from modelyard.kube.builtin import Event
-from modelyard.kube.client import Client
+from modelyard.kube.client import Client, Propagation
 from modelyard.kube.errors import AlreadyExists, ApiError, NotFound, Unreachable
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import key_of, labels_of, resource_version_of, uid_of
 from modelyard.kube.selectors import parse_labels
 from modelyard.kube.times import format_time
-from modelyard.runtime.acting.cluster import Seen, managed_by, within
+from modelyard.runtime.acting.cluster import Seen, created_by, managed_by, within
 from modelyard.runtime.acting.ownership import (
     OWNER_KIND,
     OWNER_NAME,
@@ -212,7 +212,8 @@ class ApiCluster:
         if entry is None:
             return None
         fields = entry.managed(manager)
-        return Seen(entry.object, None if fields is None else msgspec.json.decode(fields))
+        created = entry.managed(manager, operation="Update") is not None
+        return Seen(entry.object, None if fields is None else msgspec.json.decode(fields), created)
 
     def children(self, kind: Kind, owner: Owner, besides: Collection[Key] = ()) -> builtins.list[Object]:
         keys: dict[Key, None] = dict.fromkeys(self.shared.tracking.keys(kind, owner))
@@ -232,7 +233,12 @@ class ApiCluster:
 
     async def read(self, kind: Kind, key: Key, manager: str) -> Seen | None:
         obj = await self.shared.client.find(kind, key.namespace, key.name)
-        return None if obj is None else Seen(obj, managed_by(obj, manager))
+        return None if obj is None else Seen(obj, managed_by(obj, manager), created_by(obj, manager))
+
+    async def find(self, kind: Kind, key: Key) -> Object | None:
+        if self.is_synced(kind) and (cached := self.get(kind, key)) is not None:
+            return cached
+        return await self.shared.client.find(kind, *key)
 
     async def fetch(self, kind: Kind, key: Key) -> Object | None:
         cached, outline = self.view.get(kind, key), self.view.outline(kind, key)
@@ -244,6 +250,12 @@ class ApiCluster:
         self._check_lease()
         body = never_stored(obj) if new else obj
         made = await self.shared.client.apply(kind, body, field_manager=manager, force=force)
+        self._wrote(kind, made)
+        return made
+
+    async def create(self, kind: Kind, obj: Object, *, manager: str) -> Object:
+        self._check_lease()
+        made = await self.shared.client.create(kind, obj, field_manager=manager)
         self._wrote(kind, made)
         return made
 
@@ -263,12 +275,21 @@ class ApiCluster:
         self._wrote(kind, made)
         return made
 
-    async def delete(self, kind: Kind, key: Key, *, uid: str, resource_version: str = "") -> bool:
+    async def delete(
+        self,
+        kind: Kind,
+        key: Key,
+        *,
+        uid: str,
+        resource_version: str = "",
+        grace: int | None = None,
+        propagation: Propagation = "Background",
+    ) -> bool:
         self._check_lease()
         try:
             answer = await self.shared.client.delete(
                 kind, key.namespace, key.name, uid=uid or None, resource_version=resource_version or None,
-                propagation="Background",
+                propagation=propagation, grace=grace,
             )  # fmt: skip
         except NotFound:
             answer = {"kind": "Status"}

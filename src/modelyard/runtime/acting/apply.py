@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from modelyard.kube.errors import ApiError, Conflict, Invalid, NotFound, TooManyRequests, Unauthorized
+from modelyard.kube.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound, TooManyRequests, Unauthorized
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import resource_version_of
 from modelyard.kube.patches import merge_diff
@@ -17,7 +17,7 @@ from modelyard.runtime.acting.cluster import Cluster, Seen, managed_by
 from modelyard.runtime.acting.drift import differences, stored
 from modelyard.runtime.acting.memory import KeyMemory, fingerprint, merged
 from modelyard.runtime.acting.ownership import GENERATED, Owner
-from modelyard.runtime.declaring.desired import Child, Failure, Ownership, Policy
+from modelyard.runtime.declaring.desired import Child, Failure, Ownership, Policy, generated_name
 from modelyard.runtime.declaring.predecessor import Predecessor
 
 _TRIES = 5
@@ -75,6 +75,8 @@ class Applier:
         obj = child.object
         metadata: Object = dict(obj.get("metadata") or {})
         name = metadata.get("name")
+        if not name and child.policy is Policy.CREATE and metadata.get("generateName"):
+            name = metadata["name"] = generated_name(metadata["generateName"], child.slot, self.owner.token)
         if not name or not obj.get("apiVersion") or not obj.get("kind"):
             raise ValueError(
                 f"a child of {self.owner.key} lacks apiVersion, kind or metadata.name: {obj.get('kind')} {name}"
@@ -116,7 +118,7 @@ class Applier:
                 if ownership.was_made_for_namesake(seen.object, self.owner):
                     return Made(seen.object, in_place=False)
                 raise ChildFailed(self._foreign(placed, seen.object))
-            if child.policy is Policy.ONCE:
+            if child.policy in (Policy.ONCE, Policy.CREATE):
                 return Made(seen.object)
             if held is Ownership.CONTRIBUTED and (child.items or self._items_in(seen.object)):
                 return await self._contribute_items(placed, manager, seen)
@@ -127,7 +129,7 @@ class Applier:
             if isinstance(error, NotFound) and not (error.status.get("details") or {}).get("name"):
                 # Not an object is missing, but the whole resource: its definition has just gone.
                 raise ChildFailed(self._not_served(kind, key)) from error
-            raise ChildFailed(Failure(kind, key, "ApplyFailed", error.message)) from error
+            raise ChildFailed(Failure(kind, key, "ApplyFailed", error.message, cause=error.reason)) from error
 
     def _not_served(self, kind: Kind, key: Key) -> Failure:
         message = f"the API does not serve {kind.api_version} {kind.kind}"
@@ -139,6 +141,11 @@ class Applier:
         if ownership.resolve(child, self.owner, kind) is Ownership.CONTRIBUTED:
             message = f"{kind.kind} {key} does not exist, so nothing can be contributed to it"
             raise ChildFailed(Failure(kind, key, "ApplyFailed", message, retryable=False))
+        if child.policy is Policy.CREATE:
+            try:
+                return Made(await self.cluster.create(kind, ownership.stamp(child, self.owner, kind), manager=manager))
+            except AlreadyExists:
+                return None
         if self.memory.child(kind, key).desired:
             await self._check_owner()
         desired = stored(kind, ownership.stamp(child, self.owner, kind))

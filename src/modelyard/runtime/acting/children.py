@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from modelyard.kube.errors import Conflict, NotFound
@@ -16,7 +16,7 @@ from modelyard.runtime.acting.ownership import Owner
 from modelyard.runtime.acting.placing import placement
 from modelyard.runtime.acting.results import PassResult, worth_telling
 from modelyard.runtime.declaring.controller import Controller
-from modelyard.runtime.declaring.desired import Desired, Edit, Failure, Live, Ownership, Stage
+from modelyard.runtime.declaring.desired import Deletion, Desired, Edit, Failure, Live, Ownership, Stage
 
 TERMINATING_POLL = 5.0
 """How soon to look again after a child whose end no watch tells us about."""
@@ -44,13 +44,16 @@ class Children:
         *,
         again: bool = False,
         predecessor: bool = True,
+        wrapped: Collection[Kind] = (),
     ) -> None:
-        """`again`: write every child, also what already is as desired. `predecessor`: take over what it made."""
+        """`again`: write every child, also what already is as desired. `predecessor`: take over what it made.
+        `wrapped`: kinds known only at run time of which the owner may have children."""
         self._controller = controller
         self._cluster = cluster
         self._memory = memory
         self._owner = owner
         self._result = result
+        self._wrapped = wrapped
         before = controller.predecessor if predecessor else None
         self._applier = Applier(cluster, owner, controller.field_manager, memory, again, before)
 
@@ -58,13 +61,13 @@ class Children:
         """Applies the children stage by stage, deletes what is no longer wanted, and says what is live."""
         asked = placement(desired, self._applier.place)
         wanted = set(asked.wanted)
-        for kind, key in desired.delete:
-            await self._delete(kind, key)
+        for entry in desired.delete:
+            await self._delete_asked(entry if isinstance(entry, Deletion) else Deletion(*entry))
         for edit in desired.edits:
             await self._edit(edit)
         made = _Progress(failures=list(asked.failures))
         await self._make_stages(asked.stages, made)
-        if desired.prune and not made.unfinished:
+        if desired.prune and not (made.unfinished or desired.unfinished):
             await self.prune(wanted | set(desired.keep), made.failures)
         self._memory.keep_only(wanted)
         if shown := worth_telling(made.failures):
@@ -97,6 +100,22 @@ class Children:
             made.unfinished = True
             made.leaving.append(placed.place)
             self._result.requeue_at_most(TERMINATING_POLL)
+
+    async def _delete_asked(self, asked: Deletion) -> None:
+        if not asked.uid and asked.grace is None and asked.propagation == "Background":
+            await self._delete(asked.kind, asked.key)
+            return
+        uid = asked.uid
+        if not uid:
+            seen = await self._cluster.read(asked.kind, asked.key, self._controller.field_manager)
+            if seen is None or not ownership.belongs_to(seen.object, self._owner):
+                return
+            uid = seen.uid
+        self._result.deleted.append((asked.kind, asked.key))
+        try:
+            await self._cluster.delete(asked.kind, asked.key, uid=uid, grace=asked.grace, propagation=asked.propagation)
+        except (NotFound, Conflict):
+            return  # It has gone; another one of its name is not meant.
 
     async def _delete(self, kind: Kind, key: Key) -> bool:
         """Deletes an object of ours, or the resource itself; True once it is gone. What is not ours is left alone."""
@@ -141,7 +160,7 @@ class Children:
     ) -> bool:
         """Deletes what belongs to the owner and is not wanted, and takes back its shares; True once all of it is gone."""
         gone = True
-        for kind in sorted({o.kind for o in self._controller.owns}, key=str):
+        for kind in sorted({o.kind for o in self._controller.owns} | set(self._wrapped), key=str):
             if not self._cluster.is_synced(kind):
                 continue
             for child in self._cluster.children(kind, self._owner, {key for of, key in wanted if of == kind}):
@@ -168,7 +187,9 @@ class Children:
                 return True
             return await self._release(kind, key, Ownership.SHARED)
         seen = self._cluster.look(kind, key, self._controller.field_manager)
-        if seen is None or (seen.managed is None and not ownership.is_surely_tracked_by(child, self._owner)):
+        if seen is None or not (
+            seen.managed is not None or seen.created or ownership.is_surely_tracked_by(child, self._owner)
+        ):
             return True  # Someone else made it and only hung it on our resource.
         return await self._delete(kind, key)
 

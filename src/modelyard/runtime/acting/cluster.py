@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from modelyard.kube.client import Propagation
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.runtime.acting.ownership import Owner
 from modelyard.runtime.declaring.controller import Controller, Index
@@ -22,6 +23,8 @@ class Seen:
 
     object: Object
     managed: Object | None = None
+    created: bool = False
+    """The field manager created it by POST."""
 
     @property
     def uid(self) -> str:
@@ -40,6 +43,14 @@ def managed_by(obj: Object, manager: str) -> Object | None:
             fields: Object = entry.get("fieldsV1") or {}
             return fields
     return None
+
+
+def created_by(obj: Object, manager: str) -> bool:
+    """Did a field manager send the object, or a change of it, otherwise than by an apply?"""
+    return any(
+        entry.get("manager") == manager and entry.get("operation") == "Update" and not entry.get("subresource")
+        for entry in obj["metadata"].get("managedFields") or ()
+    )
 
 
 class Cluster(Protocol):
@@ -98,13 +109,30 @@ class Cluster(Protocol):
         """A server-side apply. A `new` object is only created: `Conflict` if there is one of that name, which is not touched."""
         ...
 
+    async def find(self, kind: Kind, key: Key) -> Object | None:
+        """From the cache of a kind known at run time, and if it is not there, from the API."""
+        ...
+
+    async def create(self, kind: Kind, obj: Object, *, manager: str) -> Object:
+        """A POST; `AlreadyExists` if there is one of that name."""
+        ...
+
     async def patch(
         self, kind: Kind, key: Key, body: Object | builtins.list[Object], *, subresource: str = ""
     ) -> Object:
         """A merge patch, or a JSON patch if the body is a list."""
         ...
 
-    async def delete(self, kind: Kind, key: Key, *, uid: str, resource_version: str = "") -> bool:
+    async def delete(
+        self,
+        kind: Kind,
+        key: Key,
+        *,
+        uid: str,
+        resource_version: str = "",
+        grace: int | None = None,
+        propagation: Propagation = "Background",
+    ) -> bool:
         """Deletes that very object; True if it is gone at once, False if something still holds it."""
         ...
 
@@ -156,8 +184,18 @@ class WorldView:
         self._check(kind)
         return await self.cluster.fetch(kind, Key(namespace if kind.namespaced else "", name))
 
+    def kind_of(self, api_version: str, kind: str) -> Kind | None:
+        found = self.cluster.kind_of({"apiVersion": api_version, "kind": kind})
+        return found if found is not None and self.cluster.serves(found) else None
+
+    async def find(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        if self.controller.wraps is None:
+            self._check(kind)
+        return await self.cluster.find(kind, Key(namespace if kind.namespaced else "", name))
+
     def owned(self, kind: Kind) -> builtins.list[Object]:
-        self._check(kind)
+        if self.controller.wraps is None:
+            self._check(kind)
         return self.cluster.children(kind, self.owner)
 
     def token(self, size: int = 32) -> str:

@@ -21,8 +21,9 @@ from modelyard.runtime.acting.passes import FinalizerNotRemoved, InvalidResource
 from modelyard.runtime.acting.queue import Queue, QueueClosed, QueueMetrics
 from modelyard.runtime.acting.slots import Slot, Slots
 from modelyard.runtime.acting.sources import Sources
+from modelyard.runtime.acting.wrapped import WrappedKinds
 from modelyard.runtime.caching.cache import Cache
-from modelyard.runtime.declaring.controller import Controller
+from modelyard.runtime.declaring.controller import Controller, Wraps
 from modelyard.runtime.process.logs import context
 
 log = logging.getLogger(__name__)
@@ -109,8 +110,24 @@ class Engine:
             self.view.include(cache)
             cache.subscribe(handler)
             self.caches.append(cache)
+        self.wrapped: WrappedKinds | None = None
+        if self.controller.wraps is not None:
+            self._follow_wrapped(self.controller.wraps)
         for trigger in self.controller.triggers:
             trigger.subscribe(partial(self.wake, why="something outside of the API"))
+
+    def _follow_wrapped(self, wraps: Wraps) -> None:
+        self.wrapped = WrappedKinds(
+            self.controller.name, wraps, self.shared, self.view, self.namespace, self.sources.wrapped_handler
+        )
+        for cache in self.caches:
+            if cache.selection.kind == self.controller.kind:
+                cache.subscribe(self.wrapped.resource_changed)
+
+    def served_changed(self, came: frozenset[Kind], went: frozenset[Kind]) -> None:
+        """Kinds came or went: whoever wraps one of them looks again."""
+        for key in self.wrapped.served_changed(came, went) if self.wrapped is not None else ():
+            self.wake(key, why="a kind that it wraps came or went")
 
     def wake(self, key: Key, change: Change | None = None, *, why: str = "") -> None:
         self.controller.face(key)
@@ -331,6 +348,8 @@ class Engine:
             self._note(key, f"{first.reason}: {first.kind.kind} {first.key}: {first.message}")
             log.warning("%s: %s %s: %s", first.reason, first.kind.kind, first.key, first.message)
             self.queue.add_rate_limited(key)
+            if result.requeue_after is not None:
+                self.queue.add_after(key, result.requeue_after)
             return "error"
         self.errors.pop(key, None)
         self.queue.forget(key)

@@ -21,7 +21,7 @@ from modelyard.runtime.acting.ownership import PAUSE, RECONCILE, Owner
 from modelyard.runtime.acting.resource import InvalidResource, Resource
 from modelyard.runtime.acting.results import PassResult, worth_telling
 from modelyard.runtime.declaring.controller import Controller
-from modelyard.runtime.declaring.desired import Desired, EventNote, Hold, Live, Outcome
+from modelyard.runtime.declaring.desired import Desired, EventNote, FollowUp, Hold, Live, Outcome
 from modelyard.runtime.declaring.predecessor import LOOK_AGAIN
 from modelyard.runtime.declaring.settings import SettingError
 
@@ -82,7 +82,8 @@ class Pass:
         return self.result
 
     async def _keep_true(self, owner: Owner, kind: Kind, resource: Object) -> None:
-        if self.controller.finalizer:
+        needs_finalizer = self.controller.finalizer_when
+        if self.controller.finalizer and (needs_finalizer is None or needs_finalizer(self._resource.typed())):
             await self._resource.add_finalizer(kind, self.controller.finalizer)
         annotations = annotations_of(resource)
         again = RECONCILE in annotations
@@ -156,20 +157,36 @@ class Pass:
         if outcome.patch is not None:
             await self._resource.patch(outcome.patch)
         marks = [status.reconcile_now(self._resource.generation)] if again else []
+        events = outcome.events
         if isinstance(outcome, Hold):
             self.result.live = Live(conditions=marks)
             await self._write_status(self._status_of_hold(outcome, resource), marks)
         else:
             if outcome.status_first is not None:
                 await self._write_status(status.as_data(outcome.status_first), [], keep_engine_marks=True)
-            children = Children(self.controller, self.cluster, self.memory, owner, self.result, again=again)
-            self.result.live = await children.make(outcome, marks, self._resource.generation)
-            wanted = status.compute(outcome.status, resource, self.result.live)
-            await self._write_status(wanted, self.result.live.conditions)
-        notes = [*outcome.events, *self._failure_notes(), *self._ignored_leases()]
+            children = self._children(owner, again=again)
+            self.result.live = live = await children.make(outcome, marks, self._resource.generation)
+            follow = outcome.follow(live) if outcome.follow is not None else FollowUp(events=outcome.events)
+            events = follow.events
+            if follow.requeue_after is not None:
+                self.result.requeue_at_most(follow.requeue_after)
+            wanted = status.compute(outcome.status if outcome.follow is None else follow.status, resource, live)
+            await self._write_status(wanted, live.conditions)
+        notes = [*events, *self._failure_notes(), *self._ignored_leases()]
         for note in notes:
             await self._notes.emit(note, self.resource)
         self._notes.forget_all_but(notes)
+
+    def _children(self, owner: Owner, *, again: bool = False, predecessor: bool = True) -> Children:
+        wrapped: set[Kind] = set()
+        if self.controller.wraps is not None and self.resource is not None:
+            for api_version, name in self.controller.wraps.kinds(self.resource):
+                if (kind := self.cluster.kind_of({"apiVersion": api_version, "kind": name})) is not None:
+                    wrapped.add(kind)
+        return Children(
+            self.controller, self.cluster, self.memory, owner, self.result,
+            again=again, predecessor=predecessor, wrapped=wrapped,
+        )  # fmt: skip
 
     def _failure_notes(self) -> list[EventNote]:
         """What went wrong, where no condition can say it: the resource's status is not ours to write."""
@@ -211,10 +228,12 @@ class Pass:
                 await self._act(owner, typed, outcome)
             if isinstance(outcome, Hold) or self.result.live.waiting or self.result.failures:
                 return
+            if isinstance(outcome, Desired) and outcome.unfinished:
+                return
         wanted = set(self.result.live.objects)
         if isinstance(outcome, Desired):
             wanted |= set(outcome.keep)
-        children = Children(self.controller, self.cluster, self.memory, owner, self.result, predecessor=False)
+        children = self._children(owner, predecessor=False)
         if not await children.prune(wanted, outlives="keep", leave_to_collector=True):
             self.result.requeue_at_most(TERMINATING_POLL)
             return

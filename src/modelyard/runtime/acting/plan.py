@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from modelyard.kube.client import Client
+from modelyard.kube.client import Client, Propagation
 from modelyard.kube.errors import ApiError, Forbidden, NotFound
 from modelyard.kube.fieldsets import LAST_APPLIED
 from modelyard.kube.kinds import Key, Kind, Object
@@ -150,6 +150,18 @@ class PlanCluster:
     async def fetch(self, kind: Kind, key: Key) -> Object | None:
         return await self.real.fetch(kind, key)
 
+    async def find(self, kind: Kind, key: Key) -> Object | None:
+        return await self.real.find(kind, key)
+
+    async def create(self, kind: Kind, obj: Object, *, manager: str) -> Object:
+        try:
+            made = await self.real.shared.client.create(kind, obj, field_manager=manager, dry_run=True)
+        except (NotFound, Forbidden):
+            made = obj
+        fields = tuple(field_changes({}, made, secret=_is_secret(kind)))
+        self.changes.append(Change("create", kind, key_of(made), fields, masked(kind, made), masked(kind, obj)))
+        return made
+
     async def apply(self, kind: Kind, obj: Object, *, manager: str, force: bool, new: bool = False) -> Object:
         key = key_of(obj)
         before = await self.real.shared.client.find(kind, key.namespace, key.name)
@@ -179,7 +191,16 @@ class PlanCluster:
         self.resources[kind, key] = after
         return copy.deepcopy(after)
 
-    async def delete(self, kind: Kind, key: Key, *, uid: str, resource_version: str = "") -> bool:
+    async def delete(
+        self,
+        kind: Kind,
+        key: Key,
+        *,
+        uid: str,
+        resource_version: str = "",
+        grace: int | None = None,
+        propagation: Propagation = "Background",
+    ) -> bool:
         self.changes.append(Change("delete", kind, key))
         return True
 

@@ -64,6 +64,11 @@ class CachedObjects:
     def serves(self, kind: Kind) -> bool:
         return self.served.serves(kind)
 
+    def kind_of(self, api_version: str, kind: str) -> Kind | None:
+        if not self.served.known:
+            raise NotReadable("which kinds the API serves is still being read; try again in a moment")
+        return self.served.kind_of({"apiVersion": api_version, "kind": kind})
+
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         entry = self._check(kind).get(kind, Key(namespace if kind.namespaced else "", name))
         return entry.object if entry is not None else None
@@ -155,6 +160,10 @@ class Sources:
         else:
             self._by_manager[manager] = key
         self._wake(key, _change(face.kind, entry, gone=new is None))
+
+    def wrapped_handler(self, kind: Kind) -> Handler:
+        """For the events of children of a kind that is known only at run time."""
+        return self._child_handler(Owns(kind))
 
     def _child_handler(self, owns: Owns) -> Handler:
         faces = self._controller.faces

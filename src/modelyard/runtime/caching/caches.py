@@ -105,17 +105,62 @@ class CacheSet(CacheView):
         self._keep_managers = keep_managers
         self._timing = timing
         self._caches: dict[Selection, Cache] = {}
+        self._demands: dict[Cache, set[str]] = {}
+        """Of the caches that are there on demand only: who wants each now."""
+        self._endings: dict[Cache, asyncio.Task[None]] = {}
 
     def __iter__(self) -> Iterator[Cache]:
         return iter(list(self._caches.values()))
 
     def cache(self, selection: Selection) -> Cache:
         """The cache of a selection, made (not started) on first use."""
+        cache = self._made(selection)
+        self._demands.pop(cache, None)
+        return cache
+
+    def _made(self, selection: Selection) -> Cache:
         if selection not in self._caches:
             cache = Cache(self._client, selection, keep_managers=self._keep_managers, timing=self._timing)
             self._caches[selection] = cache
             self.include(cache)
         return self._caches[selection]
+
+    def on_demand(self, selection: Selection) -> tuple[Cache, bool]:
+        """The cache of a selection that is started while someone demands it; True if it was just made."""
+        is_new = selection not in self._caches
+        cache = self._made(selection)
+        if is_new:
+            self._demands[cache] = set()
+        return cache, is_new
+
+    def demand(self, cache: Cache, user: str) -> None:
+        """From now on this user needs the cache; one that is always there needs no demand."""
+        if cache not in self._demands:
+            return
+        self._demands[cache].add(user)
+        if (ending := self._endings.pop(cache, None)) is not None:
+            ending.cancel()
+        cache.start()
+
+    def release(self, cache: Cache, user: str) -> None:
+        """The user needs the cache no longer. It ends a little later, so that coming and going does not start it over and over."""
+        if cache not in self._demands:
+            return
+        self._demands[cache].discard(user)
+        if not self._demands[cache] and cache not in self._endings:
+            self._endings[cache] = asyncio.create_task(self._end(cache), name=f"end of {cache.selection}")
+
+    async def _end(self, cache: Cache) -> None:
+        await asyncio.sleep((self._timing or Timing()).linger)
+        del self._endings[cache]
+        await cache.stop()
+
+    def is_wanted(self, cache: Cache) -> bool:
+        """Is it always there, or does someone demand it now?"""
+        return cache not in self._demands or bool(self._demands[cache])
+
+    def is_on_demand(self, cache: Cache) -> bool:
+        return cache in self._demands
 
     def view(self) -> CacheView:
         """A view that shows nothing yet; `include` adds caches to it."""
@@ -136,6 +181,8 @@ class CacheSet(CacheView):
 
     async def stop(self, kind: Kind | None = None, *, clear: bool = True) -> None:
         """Stops the caches of a kind (None: all); they can be started again."""
+        for ending in self._endings.values() if kind is None else ():
+            ending.cancel()
         await asyncio.gather(*(cache.stop(clear=clear) for cache in self._chosen(kind)))
 
     async def wait_synced(self, timeout: float | None = None) -> builtins.list[Cache]:

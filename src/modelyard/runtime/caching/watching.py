@@ -54,6 +54,8 @@ class Timing:
     first_retry: float = 0.2
     longest_retry: float = 30.0
     page: int = 500
+    linger: float = 30.0
+    """How long a watch that nobody demands any more stays open."""
 
 
 class Sink(Protocol):

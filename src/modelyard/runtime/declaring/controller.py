@@ -85,6 +85,37 @@ class Watch:
 
 
 @dataclass(frozen=True)
+class Permission:
+    """An RBAC rule beyond what the declarations imply."""
+
+    groups: tuple[str, ...]
+    resources: tuple[str, ...]
+    verbs: tuple[str, ...]
+    names: tuple[str, ...] = ()
+    namespace: str | None = None
+    """A Role in that namespace instead of a ClusterRole rule."""
+    everywhere: bool = False
+    """Needed in the whole cluster, also by a process that acts on one namespace only."""
+
+
+@dataclass(frozen=True)
+class Wraps:
+    """Children of kinds that are known only at run time, because a resource names them, such as a template that a user wrote.
+
+    Each kind is followed while a resource names it, and not a moment longer than `Timing.linger`. `World.kind_of` says what the
+    API serves under a name, `World.find` reads such an object.
+    """
+
+    kinds: Callable[[Object], Iterable[tuple[str, str]]]
+    """`resource -> (apiVersion, kind)` of all children that it has, wants, or may still have from before."""
+    labels: str = ""
+    """A label selector that every such child fulfills: others are not kept in memory."""
+    permissions: Sequence[Permission] = ()
+    """What the role allows for them. Other kinds stay forbidden until an admin adds a role of their own."""
+    source: Source = field(default_factory=here, compare=False)
+
+
+@dataclass(frozen=True)
 class Fixed:
     """Keys of a controller that has no custom resource: always these."""
 
@@ -134,20 +165,6 @@ class Index:
     values: Callable[[Object], Iterable[str]]
 
 
-@dataclass(frozen=True)
-class Permission:
-    """An RBAC rule beyond what the declarations imply."""
-
-    groups: tuple[str, ...]
-    resources: tuple[str, ...]
-    verbs: tuple[str, ...]
-    names: tuple[str, ...] = ()
-    namespace: str | None = None
-    """A Role in that namespace instead of a ClusterRole rule."""
-    everywhere: bool = False
-    """Needed in the whole cluster, also by a process that acts on one namespace only."""
-
-
 ReconcileFn: TypeAlias = Callable[[Any, World], Outcome | Awaitable[Outcome]]
 GoneFn: TypeAlias = Callable[[Key, World], Outcome | Awaitable[Outcome | None] | None]
 """Called with the key of a resource that is no longer there. It may run again for the same key, also after a restart."""
@@ -180,6 +197,8 @@ class Controller:
         triggers: Sequence[Trigger] = (),
         settings: SettingsMap[Any] | None = None,
         asks: Iterable[Kind] = (),
+        wraps: Wraps | None = None,
+        finalizer_when: Callable[[Any], bool] | None = None,
     ) -> None:
         self.name = name
         self.for_ = for_
@@ -216,6 +235,12 @@ class Controller:
         self.triggers = tuple(triggers)
         self.asks = frozenset(asks)
         """Kinds of which it matters only whether they are served: when one comes or goes, every key is woken."""
+        if wraps is not None and not isinstance(for_, Definition | Kind):
+            raise TypeError(f"controller {name} wraps kinds that its resources name, so it needs one kind of resources")
+        self.wraps = wraps
+        """Children of kinds that only the resources name."""
+        self.finalizer_when = finalizer_when
+        """Which resources need the finalizer already, or at all; None: each from the start."""
         self.reconcile_fn: ReconcileFn | None = None
         self.gone_fn: GoneFn | None = None
         self.cleanup_fn: CleanupFn | None = None
@@ -303,5 +328,5 @@ class Controller:
 
 __all__ = [
     "AnyOf", "CleanupFn", "Controller", "Desired", "Fixed", "GoneFn", "Index", "Keyed", "MapFn", "Owns", "Permission", "Predicate", "Reader",
-    "ReconcileFn", "Source", "Trigger", "Watch",
+    "ReconcileFn", "Source", "Trigger", "Watch", "Wraps",
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -11,6 +12,8 @@ from modelyard.kube.kinds import Key, Kind, Object
 
 if TYPE_CHECKING:
     import msgspec
+
+    from modelyard.kube.client import Propagation
 
 
 class Policy(Enum):
@@ -22,6 +25,9 @@ class Policy(Enum):
     """Created when absent, then never changed and never deleted by us (a PVC, a generated Secret)."""
     RECREATE = "recreate"
     """Like APPLY, but replaced (deleted, then created) when the API refuses the change of an immutable field (a Job)."""
+    CREATE = "create"
+    """Created by POST when absent, as a user would do it, then never changed; pruned when no longer desired. Without a name, its
+    `generateName` gets an ending that is always the same for one owner and one `Child.slot`: a pass that is cut off makes no second."""
 
 
 class Ownership(Enum):
@@ -69,8 +75,25 @@ class Child:
     """Applied also while it is being deleted: how a finalizer of ours is taken off it."""
     adopt: bool = False
     """May take over an object of that name that carries our labels but no owner (what `keep` left behind)."""
+    slot: str = ""
+    """With `Policy.CREATE` and `generateName`: tells apart children of one owner that ask for the same start of a name."""
     items: Sequence[TextItem] = ()
     """With `Ownership.CONTRIBUTED`: items of ours in texts of the object. They are noted in an annotation, and taken out with our fields."""
+
+
+_ENDINGS = "bcdfghjklmnpqrstvwxz2456789"
+"""What the API makes the ends of generated names of: no vowels, so no words."""
+_LONGEST_START = 58
+
+
+def generated_name(start: str, slot: str, uid: str) -> str:
+    """A name like those that the API generates, but always the same one for one `Child.slot` of the owner with this uid."""
+    number = int(hashlib.sha256(f"{uid}/{slot}/{start}".encode()).hexdigest()[:16], 16)
+    ending = ""
+    for _ in range(5):
+        number, index = divmod(number, len(_ENDINGS))
+        ending += _ENDINGS[index]
+    return start[:_LONGEST_START] + ending
 
 
 @dataclass(frozen=True)
@@ -96,6 +119,19 @@ class Edit:
 
 
 @dataclass(frozen=True)
+class Deletion:
+    """An object to delete now, where how it is deleted matters."""
+
+    kind: Kind
+    key: Key
+    uid: str = ""
+    """The reconcile has found out that this very object is ours to delete; without it, only a child of the owner is."""
+    grace: int | None = None
+    """Seconds that it gets to end; 0 does not wait. With it, an object that is on its way out already is deleted again."""
+    propagation: Propagation = "Background"
+
+
+@dataclass(frozen=True)
 class EventNote:
     """An Event for people: about the resource being reconciled, or the namespace of a key that has no resource."""
 
@@ -117,6 +153,8 @@ class Failure:
     `Conflicting` (the controller asks for things that exclude each other) or `NotServed`."""
     message: str
     retryable: bool = True
+    cause: str = ""
+    """The API's own reason for its refusal, such as `Invalid` or `Forbidden`; empty where it was not asked."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +177,15 @@ class Live:
 Status: TypeAlias = "Object | msgspec.Struct"
 StatusFn: TypeAlias = Callable[[Any, Live], Status]
 """`(resource, live) -> the whole new status`; called after the apply; written once, and only if it changed."""
+
+
+@dataclass(frozen=True)
+class FollowUp:
+    """What follows from the apply."""
+
+    status: Status | None = None
+    events: Sequence[EventNote] = ()
+    requeue_after: float | None = None
 
 
 @dataclass(frozen=True)
@@ -170,10 +217,14 @@ class Desired:
     keep: Sequence[tuple[Kind, Key]] = ()
     """Children that are left as they are: not applied, not pruned."""
     prune: bool = True
-    delete: Sequence[tuple[Kind, Key]] = ()
+    delete: Sequence[tuple[Kind, Key] | Deletion] = ()
     """Objects of ours to delete now although they would be kept by policy or by another stage (a Job to run again), or the resource itself."""
     edits: Sequence[Edit] = ()
     """Made before any child is applied."""
+    unfinished: bool = False
+    """A later pass has more to do: nothing is pruned yet, and a finalizer stays."""
+    follow: Callable[[Live], FollowUp] | None = None
+    """In place of `status`, where events and the next look follow from what came of the children too."""
 
 
 @dataclass(frozen=True)

@@ -77,6 +77,8 @@ def _add_controller(made: Grants, controller: Controller, limit: str | None) -> 
     for watch in controller.watches:
         _add_read(made, watch, limit)
     add_permissions(made, controller.permissions, limit)
+    if controller.wraps is not None:
+        add_permissions(made, controller.wraps.permissions, limit)
 
 
 def _add_read(made: Grants, watch: Watch, limit: str | None) -> None:

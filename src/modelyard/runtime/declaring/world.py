@@ -36,6 +36,14 @@ class World(Protocol):
         """The whole object of a kind that is followed by its metadata only: read from the API once a version, then kept."""
         ...
 
+    def kind_of(self, api_version: str, kind: str) -> Kind | None:
+        """What the API serves under that name right now; None if nothing. For kinds that are known only at run time."""
+        ...
+
+    async def find(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        """An object of a kind that the controller `wraps`: from its watch where that shows it, else from the API. So None is certain."""
+        ...
+
     def owned(self, kind: Kind) -> Objects:
         """The children of that kind which belong to the resource being reconciled (owner reference or tracking labels)."""
         ...

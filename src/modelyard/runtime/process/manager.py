@@ -32,6 +32,7 @@ from modelyard.runtime.webhooks.declarations import Webhook
 log = logging.getLogger(__name__)
 
 CATCH_UP_TIMEOUT = 30.0
+WRAPPED_CATCH_UP_TIMEOUT = 5.0
 FIELD_MANAGERS = "modelyard"
 """How our field managers begin; of managedFields the caches keep theirs only."""
 
@@ -203,6 +204,8 @@ class Manager:
     # Kinds that come and go
 
     def _kinds_changed(self, came: frozenset[Kind], went: frozenset[Kind]) -> None:
+        for engine in self.engines:
+            engine.served_changed(came, went)
         wanted = {cache.selection.kind for cache in self.caches}
         wanted |= {kind for engine in self.engines for kind in engine.controller.asks}
         for kind in (came | went) & wanted:
@@ -217,6 +220,7 @@ class Manager:
             await asyncio.gather(before, return_exceptions=True)
         caches = [cache for cache in self.caches if cache.selection.kind == kind]
         if served:
+            caches = [cache for cache in caches if self.caches.is_wanted(cache)]
             for cache in caches:
                 cache.start()
                 self.started_at[cache] = asyncio.get_running_loop().time()
@@ -247,12 +251,14 @@ class Manager:
             for engine in self.engines
             if (doubt := self.served.doubt(sorted(kinds_that_matter(engine.controller), key=str)))
         ]
+        # What users name may be forbidden to us: that is no reason to take the process out of service.
+        needed = [cache for cache in self.caches if not self.caches.is_on_demand(cache)]
         found += [
             f"{cache.selection} is not listed yet: {cache.error or 'in progress'}"
-            for cache in self.caches
+            for cache in needed
             if not cache.synced and (cache.started or cache.selection.kind in self.served)
         ]
-        found += [f"{cache.selection} is stale: {cache.error}" for cache in self.caches.stale if cache.synced]
+        found += [f"{cache.selection} is stale: {cache.error}" for cache in needed if cache.stale and cache.synced]
         return found
 
     @property
@@ -304,6 +310,10 @@ class _Term:
                 log.info("controller %s waits: %s", engine.controller.name, problem)
                 said = problem
             await asyncio.sleep(0.1)
+        for cache in engine.wrapped.caches if engine.wrapped is not None else ():
+            # One that cannot be read is no obstacle: what it does not show is asked of the API.
+            if not await cache.catch_up(WRAPPED_CATCH_UP_TIMEOUT):
+                log.info("%s is not current: %s", cache.selection, cache.error)
         for cache in engine.caches:
             if cache.started and manager.started_at.get(cache, -1.0) < self._since:
                 while cache.started and not await cache.catch_up(CATCH_UP_TIMEOUT):

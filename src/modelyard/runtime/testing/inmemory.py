@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from modelyard.kube import builtin, fieldsets
+from modelyard.kube.client import Propagation
 from modelyard.kube.crd import Model, drop_none
 from modelyard.kube.errors import error_from_status
 from modelyard.kube.fieldsets import Conflicts, TypedError, Write
@@ -18,7 +19,7 @@ from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import finalizers_of, key_of, labels_of, metadata_of
 from modelyard.kube.patches import json_patch, merge_patch
 from modelyard.kube.times import format_time
-from modelyard.runtime.acting.cluster import Seen, managed_by, within
+from modelyard.runtime.acting.cluster import Seen, created_by, managed_by, within
 from modelyard.runtime.acting.drift import schema_of
 from modelyard.runtime.acting.ownership import Owner, belongs_to
 from modelyard.runtime.declaring.controller import Index
@@ -135,7 +136,9 @@ class MemoryCluster:
         if obj is None:
             return None
         # What a test puts there by hand counts as applied by whoever it says it belongs to.
-        return Seen(obj, managed_by(obj, manager) if "managedFields" in obj["metadata"] else {})
+        if "managedFields" not in obj["metadata"]:
+            return Seen(obj, {}, created=True)
+        return Seen(obj, managed_by(obj, manager), created_by(obj, manager))
 
     def children(self, kind: Kind, owner: Owner, besides: Collection[Key] = ()) -> builtins.list[Object]:
         found = (obj for obj in self.list(kind, None, None) if key_of(obj) not in besides)
@@ -149,6 +152,21 @@ class MemoryCluster:
 
     async def fetch(self, kind: Kind, key: Key) -> Object | None:
         return self.get(kind, key)
+
+    async def find(self, kind: Kind, key: Key) -> Object | None:
+        return self.get(kind, key)
+
+    async def create(self, kind: Kind, obj: Object, *, manager: str) -> Object:
+        key = key_of(obj)
+        if (kind, key) in self.objects:
+            said = f"{kind.resource} {key.name!r} already exists"
+            raise error_from_status({"code": 409, "reason": "AlreadyExists", "message": said})
+        self._wrote("create", kind, key)
+        made = copy.deepcopy(obj)
+        entry = {"manager": manager, "operation": "Update", "apiVersion": kind.api_version, "fieldsV1": {}}
+        made["metadata"]["managedFields"] = [entry]
+        self.objects[kind, key] = self._system_fields(made, None)
+        return copy.deepcopy(self.objects[kind, key])
 
     async def apply(self, kind: Kind, obj: Object, *, manager: str, force: bool, new: bool = False) -> Object:
         key = key_of(obj)
@@ -181,11 +199,21 @@ class MemoryCluster:
             self.objects[kind, key] = self._system_fields(obj, before)
         return copy.deepcopy(obj)
 
-    async def delete(self, kind: Kind, key: Key, *, uid: str, resource_version: str = "") -> bool:
+    async def delete(
+        self,
+        kind: Kind,
+        key: Key,
+        *,
+        uid: str,
+        resource_version: str = "",
+        grace: int | None = None,
+        propagation: Propagation = "Background",
+    ) -> bool:
         self._wrote("delete", kind, key)
         obj = self.objects.get((kind, key))
         if obj is not None and finalizers_of(obj):
-            obj["metadata"]["deletionTimestamp"] = format_time(self.now)
+            obj["metadata"].setdefault("deletionTimestamp", format_time(self.now))
+            obj["metadata"]["deletionGracePeriodSeconds"] = grace or 0
             return False
         self.remove(kind, *key)
         return True

@@ -170,6 +170,13 @@ class FakeWorld:
     async def wait_readable(self) -> None:
         """A webhook reads it too: everything is there from the start."""
 
+    def kind_of(self, api_version: str, kind: str) -> Kind | None:
+        found = self.cluster.kind_of({"apiVersion": api_version, "kind": kind})
+        return found if found is not None and self.cluster.serves(found) else None
+
+    async def find(self, kind: Kind, namespace: str, name: str) -> Object | None:
+        return self.get(kind, namespace, name)
+
     def owned(self, kind: Kind) -> builtins.list[Object]:
         if self._owner is None:
             return []

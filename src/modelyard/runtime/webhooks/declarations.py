@@ -28,6 +28,10 @@ class HookReader(Protocol):
 
     def serves(self, kind: Kind) -> bool: ...
 
+    def kind_of(self, api_version: str, kind: str) -> Kind | None:
+        """What the API serves under that name right now; None if nothing."""
+        ...
+
 
 class NotReadable(Exception):
     """A handler asked for objects that the process has not read yet; the API is told to try again."""
@@ -40,6 +44,9 @@ class NothingToRead:
 
     def serves(self, kind: Kind) -> bool:
         return False
+
+    def kind_of(self, api_version: str, kind: str) -> Kind | None:
+        return None
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object | None:
         return None

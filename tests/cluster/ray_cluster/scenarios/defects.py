@@ -145,7 +145,7 @@ async def nothing_is_made_for_a_cluster_that_someone_else_still_holds(scene: Ray
 async def what_kuberay_makes_for_a_cluster_stays_kuberays(scene: RayScene) -> None:
     await scene.start()
     cluster = await scene.create()
-    owned = {"ownerReferences": [owner_reference(cluster)], "labels": {CLUSTER_NAME: "demo"}}
+    owned: dict[str, Any] = {"ownerReferences": [owner_reference(cluster)], "labels": {CLUSTER_NAME: "demo"}}
     port = {"name": "dashboard", "port": 8265}
     await scene.ground.create(builtin.Service, "demo-head-svc", **owned, spec={"ports": [port]})
     await scene.ground.create(builtin.ServiceAccount, "demo-autoscaler", **owned)
@@ -237,7 +237,7 @@ async def a_name_that_leaves_no_room_for_those_of_children_is_refused(scene: Ray
 
 @defect
 async def a_head_without_a_container_is_refused(scene: RayScene) -> None:
-    empty = {"rayStartParams": {}, "template": {"spec": {"containers": []}}}
+    empty: Object = {"rayStartParams": {}, "template": {"spec": {"containers": []}}}
     said = "spec.headGroupSpec.template.spec.containers: Required value: the first container is the one that runs Ray"
     await _refused(scene, said, headGroupSpec=empty)
 

@@ -33,6 +33,9 @@ REGISTRY = Registry.installed()
         ("busybox:1.36", "shell"),
         ("docker.io/library/alpine", "shell"),
         ("debian:12-slim", "shell"),
+        ("rayproject/ray:2.60.0-py311", "ray"),
+        ("quay.io/modh/ray@sha256:abc", "ray"),
+        ("rayproject/ray-ml:latest", "ray"),
     ],
 )
 def test_images_find_their_recipe(image: str, recipe: str) -> None:
@@ -99,6 +102,9 @@ def test_the_pins_that_operators_share_are_what_the_locks_hold() -> None:
     lock = REGISTRY.find("mlflow").lock
     assert lock is not None
     assert f"\nmlflow=={pins()['mlflow'].local} " in lock.read_text()
+    lock = REGISTRY.find("rayproject/ray").lock
+    assert lock is not None
+    assert f"\nray=={pins()['ray'].local} " in lock.read_text()
 
 
 def start(image: str, *argv: str, **env: str) -> Invocation:
@@ -138,6 +144,53 @@ def test_postgres_starts_its_server_at_the_pods_address(argv: tuple[str, ...]) -
     found = start("postgres", *argv)
     assert found.argv[2].endswith("programs/postgres.py")
     assert found.argv[3:] == ("--host", "127.1.1.1")
+
+
+RAY_FLAGS = "--node-ip-address=127.1.1.1 --disable-usage-stats"
+
+
+@pytest.mark.parametrize(
+    ("asked", "runs"),
+    [
+        ("ulimit -n 9; ray start --head --block", f"ulimit -n 9; ray start {RAY_FLAGS} --object-store-memory=536870912 --head --block"),
+        (
+            "pip install x && ray start --memory=2147483648",
+            f"pip install x && ray start {RAY_FLAGS} --object-store-memory=644245094 --memory=2147483648",
+        ),
+        (
+            "ray start --node-ip-address=127.1.1.1 --object-store-memory=80000000",
+            "ray start --disable-usage-stats --node-ip-address=127.1.1.1 --object-store-memory=80000000",
+        ),
+        ("ray kuberay-autoscaler --cluster-name a", "ray kuberay-autoscaler --gcs-address=127.1.1.1:6379 --cluster-name a"),
+        ("ray health-check --address a:6379", "ray health-check --address a:6379"),
+        ("echo x-ray started", "echo x-ray started"),
+    ],
+)  # fmt: skip
+def test_ray_is_told_the_pods_address_and_a_laptops_share_of_memory(asked: str, runs: str) -> None:
+    """Ray takes the machine's own address and a third of its memory, unless it is told."""
+    made = start("rayproject/ray", "/bin/bash", "-c", "--", asked, KUBERAY_GEN_RAY_START_CMD=asked)
+    assert made.argv[3] == runs
+    assert made.env["KUBERAY_GEN_RAY_START_CMD"] == runs
+    assert made.env["PATH"].startswith("/images/x/bin:")
+
+
+def test_ray_by_itself_is_told_too() -> None:
+    made = start("rayproject/ray", "ray", "start", "--head", "--labels", "a b")
+    assert made.argv == (
+        "ray",
+        "start",
+        *RAY_FLAGS.split(),
+        "--object-store-memory=536870912",
+        "--head",
+        "--labels",
+        "a b",
+    )
+
+
+def test_nothing_in_a_pod_ends_the_rays_of_other_pods() -> None:
+    """`ray stop` ends every Ray that it sees."""
+    hook = ["/bin/sh", "-c", "ray stop"]
+    assert REGISTRY.find("rayproject/ray").located(hook) == ["/bin/sh", "-c", "true"]
 
 
 def test_other_programs_of_an_image_run_as_they_are() -> None:

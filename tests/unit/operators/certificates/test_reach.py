@@ -74,7 +74,8 @@ def test_services_without_that_declaration_get_none() -> None:
 
 
 def test_ours_say_it_themselves() -> None:
-    assert makers_of(load(None, {})) == {"mlflow.opendatahub.io", "modelregistry.opendatahub.io", "modelcatalog"}
+    ours = {"mlflow.opendatahub.io", "modelregistry.opendatahub.io", "modelcatalog", "ray.io"}
+    assert makers_of(load(None, {})) == ours
 
 
 def test_operators_that_ask_for_no_certificates_do_not_count() -> None:

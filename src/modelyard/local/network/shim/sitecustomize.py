@@ -63,7 +63,12 @@ class _Hook:
 
     def __init__(self, pod_ip: str) -> None:
         self.pod_ip = pod_ip
-        self.patches = {"uvicorn.config": self.uvicorn, "grpc._server": self.grpc, "grpc.aio._server": self.grpc}
+        self.patches = {
+            "uvicorn.config": self.uvicorn,
+            "grpc._server": self.grpc,
+            "grpc.aio._server": self.grpc,
+            "ray.dashboard.http_server_agent": self.ray_agent,
+        }
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         patch = self.patches.pop(name, None)
@@ -106,6 +111,11 @@ class _Hook:
                 method = getattr(server, name, None)
                 if method is not None:
                     setattr(server, name, patched(method))
+
+    def ray_agent(self, module: Any) -> None:
+        """It listens on its own address and on loopback, which are the same here."""
+        plain, pod_ip = module.is_localhost, self.pod_ip
+        module.is_localhost = lambda host: host == pod_ip or plain(host)
 
 
 def _chain() -> None:

@@ -12,6 +12,7 @@ from modelyard.runtime.webhooks import FieldError
 LABEL = 63
 """The longest name of a Service, and of one part of a host."""
 HEAD = "spec.headGroupSpec"
+_NO_LIST = "Invalid value: use a list of objects"
 
 
 def spec_errors(cluster: Object) -> Iterator[FieldError]:
@@ -20,9 +21,11 @@ def spec_errors(cluster: Object) -> Iterator[FieldError]:
         yield FieldError(f"{HEAD}.enableIngress", text)
     yield from _pod_errors(HEAD, lookup(cluster, "spec", "headGroupSpec", "template", "spec"))
     groups = spec_of(cluster).get("workerGroupSpecs") or []
-    for index, group in enumerate(groups if isinstance(groups, list) else []):
-        pod = lookup(group, "template", "spec") if isinstance(group, dict) else None
-        yield from _pod_errors(f"spec.workerGroupSpecs.{index}", pod)
+    if not _is_list_of_objects(groups):
+        yield FieldError("spec.workerGroupSpecs", _NO_LIST)
+        return
+    for index, group in enumerate(groups):
+        yield from _pod_errors(f"spec.workerGroupSpecs.{index}", lookup(group, "template", "spec"))
 
 
 def _pod_errors(group: str, pod: object) -> Iterator[FieldError]:
@@ -36,9 +39,12 @@ def _pod_errors(group: str, pod: object) -> Iterator[FieldError]:
     if isinstance(first, dict):
         lists += [(f"{path}.containers.0", first, name) for name in ("env", "volumeMounts")]
     for place, holder, name in lists:
-        found = holder.get(name) or []
-        if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-            yield FieldError(f"{place}.{name}", "Invalid value: use a list of objects")
+        if not _is_list_of_objects(holder.get(name) or []):
+            yield FieldError(f"{place}.{name}", _NO_LIST)
+
+
+def _is_list_of_objects(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
 
 
 def name_errors(cluster: Object, namespace: str) -> Iterator[FieldError]:
