@@ -215,6 +215,20 @@ class Cors:
             return {}
         return {"Access-Control-Allow-Origin": allowed, "Access-Control-Expose-Headers": self.exposed, "Vary": "Origin"}
 
+    def around(self, answer: Handler) -> Handler:
+        """The handler with the headers that these origins need."""
+
+        async def with_cors(request: web.BaseRequest) -> web.StreamResponse:
+            preflight = self.preflight(request)
+            if preflight is not None:
+                return preflight
+            response = await answer(request)
+            if not response.prepared:
+                response.headers.update(self.answer_headers(request))
+            return response
+
+        return with_cors
+
 
 class AccessLog(AbstractAccessLogger):
     """One line a request: method, path, status, time. Never headers, which carry tokens."""

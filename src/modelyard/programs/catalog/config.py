@@ -58,10 +58,18 @@ class Source:
     def is_enabled(self) -> bool:
         return self.enabled is not False
 
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """What is included. A source of one organization need not repeat its name."""
+        organization = (self.properties or {}).get("allowedOrganization")
+        if not isinstance(organization, str) or not organization:
+            return self.included or ()
+        return tuple(each if "/" in each else f"{organization}/{each}" for each in self.included or ())
+
     def admits(self, name: str) -> bool:
         lower = name.lower()
         excluded = (*(self.excluded or ()), *_texts((self.properties or {}).get("excludedModels")))
-        if self.included and not any(_glob(pattern, lower) for pattern in self.included):
+        if self.included and not any(_glob(pattern, lower) for pattern in self.patterns):
             return False
         return not any(_glob(pattern, lower) for pattern in excluded)
 

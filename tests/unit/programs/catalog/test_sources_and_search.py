@@ -145,6 +145,6 @@ def test_a_named_query_returns_each_server_once() -> None:
     good = mcp_server({"name": "good", "securityIndicators": flags, "tools": [{"name": "t"}]}, "s")
     bad = mcp_server({"name": "bad", "securityIndicators": flags | {"sast": False}}, "s")
     query = {name: {"operator": "=", "value": True} for name in flags}
-    passes = named_filter(query, [good, bad], Asset.MCP_SERVERS)
+    passes = named_filter(query, filter_options([good, bad], Asset.MCP_SERVERS, {})["filters"])
     assert [item.name for item in (good, bad) if passes(item)] == ["good"]
     assert good.doc["toolCount"] == 1

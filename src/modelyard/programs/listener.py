@@ -1,0 +1,56 @@
+"""A program's port: opened with limits for what comes in, closed without losing a request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+
+from aiohttp import web
+
+from modelyard.programs.web import AccessLog, Handler
+
+STOP_SECONDS = 10
+
+
+class Listener:
+    def __init__(self, handler: Handler, host: str, port: int, log: logging.Logger) -> None:
+        self._handler = handler
+        self._host = host
+        self._port = port
+        self._log = log
+        self._runner: web.ServerRunner | None = None
+
+    @property
+    def address(self) -> str:
+        assert self._runner is not None
+        host, port = self._runner.addresses[0][:2]
+        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+    async def open(self) -> None:
+        """Raises `OSError` where the port cannot be had."""
+        server = web.Server(
+            self._handler,
+            access_log=self._log,
+            access_log_class=AccessLog,
+            keepalive_timeout=75,
+            # The longest filter, with each of its bytes escaped.
+            max_line_size=64 * 1024,
+        )
+        self._runner = web.ServerRunner(server, shutdown_timeout=STOP_SECONDS)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self._port, reuse_address=True, backlog=512)
+        await site.start()
+
+    async def close(self) -> None:
+        """Takes no new requests, finishes the ones it has."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+
+def stop_signal() -> asyncio.Event:
+    """Set by SIGTERM or SIGINT."""
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    return stopped
