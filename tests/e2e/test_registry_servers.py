@@ -1,24 +1,19 @@
-"""Scenarios 63 and 64 of the registry and 38 of the catalog, with pods: database, proxy, certificates and RBAC are the real ones.
-
-Only the registry's own server, which is not built yet, has a stand-in; it logs in to its database as that one does.
-"""
+"""Scenarios 63 and 64 of the registry, with pods: the server, its database, proxy, certificates and RBAC are the real ones."""
 
 from __future__ import annotations
 
-import base64
 import json
 import os
-import ssl
+import subprocess
 from collections.abc import Iterator
-from http.client import HTTPSConnection
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.laptop import Laptop
+from tests.e2e.registries import NS, ask, python_with, token
 
-NS = "opendatahub"
-STANDIN = Path(__file__).parent / "standin"
+EXAMPLE = Path(__file__).parents[2] / "examples/model-registry/generated-postgres-minimal.yaml"
 REGISTRY = """
 apiVersion: modelregistry.opendatahub.io/v1beta1
 kind: ModelRegistry
@@ -26,46 +21,35 @@ metadata: {name: models, namespace: opendatahub}
 spec: {rest: {}, kubeRBACProxy: {}, postgres: {generateDeployment: true}}
 """
 MODELS = "/api/model_registry/v1alpha3/registered_models"
-CATALOG = "/api/model_catalog/v1alpha1/models"
+# As `modelyard env` says that the public client is called.
+CLIENT = """
+import os
+from model_registry import ModelRegistry
+
+registry = ModelRegistry(
+    os.environ["MODEL_REGISTRY_ADDRESS"], int(os.environ["MODEL_REGISTRY_PORT"]), author="me",
+    user_token=os.environ["MODEL_REGISTRY_TOKEN"], custom_ca=os.environ["MODEL_REGISTRY_CA"],
+)
+registry.register_model("m", "s3://b/m", version="1", model_format_name="onnx", model_format_version="1")
+print([each.name for each in registry.get_registered_models()])
+"""
 
 
 @pytest.fixture(scope="module")
 def cluster(kubectl_program: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Laptop]:
-    path = os.pathsep.join(filter(None, (str(STANDIN), os.environ.get("PYTHONPATH"))))
-    environment = {"PYTHONPATH": path, "REGISTRIES_NAMESPACE": NS, "ENABLE_MODEL_CATALOG": "true"}
     directory = tmp_path_factory.mktemp("registry") / "cluster"
-    laptop = Laptop(directory, kubectl_program, operators="model-registry", environment=environment)
+    laptop = Laptop(directory, kubectl_program, operators="model-registry")
     laptop.start()
     laptop.apply(REGISTRY)
+    laptop.apply(EXAMPLE.read_text())
     yield laptop
     laptop.stop()
 
 
-def available(cluster: Laptop) -> tuple[str, str, str]:
-    found = (cluster.get("modelregistry", "models", "-n", NS).get("status") or {}).get("conditions") or []
+def available(cluster: Laptop, name: str = "models") -> tuple[str, str, str]:
+    found = (cluster.get("modelregistry", name, "-n", NS).get("status") or {}).get("conditions") or []
     condition: dict[str, str] = next((c for c in found if c["type"] == "Available"), {})
     return condition.get("status", ""), condition.get("reason", ""), condition.get("message", "")
-
-
-def token(cluster: Laptop, name: str) -> str:
-    cluster.kubectl("create", "serviceaccount", name, "-n", NS, code=None)
-    return cluster.kubectl("create", "token", name, "-n", NS).strip()
-
-
-def ask(cluster: Laptop, service: str, path: str, bearer: str = "") -> int:
-    """The status of an answer through the Service's proxy, whose certificate is checked for its name."""
-    secret = cluster.get("secret", f"{service}-kube-rbac-proxy", "-n", NS)
-    trusted = ssl.create_default_context(cadata=base64.b64decode(secret["data"]["ca.crt"]).decode())
-    address = cluster.get("service", service, "-n", NS)["spec"]["clusterIP"]
-
-    class Named(HTTPSConnection):
-        def connect(self) -> None:
-            super(HTTPSConnection, self).connect()
-            self.sock = trusted.wrap_socket(self.sock, server_hostname=f"{service}.{NS}.svc")
-
-    connection = Named(address, 8443, timeout=20)
-    connection.request("GET", path, headers={"Authorization": f"Bearer {bearer}"} if bearer else {})
-    return connection.getresponse().status
 
 
 def test_only_those_with_the_role_get_in(cluster: Laptop) -> None:
@@ -79,16 +63,25 @@ def test_only_those_with_the_role_get_in(cluster: Laptop) -> None:
     assert ask(cluster, "models", MODELS) == 401
 
 
-def test_everyone_with_a_token_reads_the_catalog(cluster: Laptop) -> None:
-    bob = token(cluster, "bob")
+@pytest.mark.parametrize("name", ["models", "modelregistry-sample"])
+def test_what_env_says_lets_the_public_client_in(cluster: Laptop, name: str, tmp_path: Path) -> None:
+    cluster.wait(lambda: available(cluster, name)[0] == "True", "the registry is available", seconds=300)
+    python = python_with("model-registry", tmp_path / "client")
+    given = json.loads(cluster.modelyard("env", name, "-o", "json"))
+    done = subprocess.run([python, "-c", CLIENT], capture_output=True, text=True, env={**os.environ, **given})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "['m']"
 
-    def is_up() -> bool:
-        health = cluster.get("configmap", "model-catalog-health", "-n", NS)
-        return bool(health) and health["data"]["available"] == "true"
 
-    cluster.wait(is_up, "the catalog is available", seconds=300)
-    assert ask(cluster, "model-catalog", CATALOG, bob) == 200
-    assert ask(cluster, "model-catalog", CATALOG) == 401
+def test_status_and_url_know_the_registry(cluster: Laptop) -> None:
+    cluster.wait(lambda: available(cluster)[0] == "True", "the registry is available", seconds=300)
+    shown = {each["name"]: each for each in json.loads(cluster.modelyard("status", "modelregistry", "-o", "json"))}
+    assert shown["models"]["ready"]
+    address = cluster.modelyard("url", "models", "--plain").strip()
+    assert address.endswith("/model-registry/models/")
+    hosts = cluster.get("modelregistry", "models", "-n", NS)["status"]["hosts"]
+    assert hosts[0] == address.removeprefix("https://").rstrip("/")
+    assert "ModelRegistry(" in cluster.modelyard("env", "models")
 
 
 def test_a_wrong_password_of_the_database_is_told(cluster: Laptop) -> None:

@@ -8,7 +8,7 @@ import signal
 
 from aiohttp import web
 
-from modelyard.programs.web import AccessLog, Handler
+from modelyard.programs.web import AccessLog, Handler, JsonServer
 
 STOP_SECONDS = 10
 
@@ -29,7 +29,7 @@ class Listener:
 
     async def open(self) -> None:
         """Raises `OSError` where the port cannot be had."""
-        server = web.Server(
+        server = JsonServer(
             self._handler,
             access_log=self._log,
             access_log_class=AccessLog,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import math
@@ -77,6 +78,37 @@ def answering(handler: Handler) -> Handler:
             return error_response(500, "The server failed on this request; its log says why.")
 
     return answer
+
+
+class _Connection(web.RequestHandler):
+    """What cannot be read as HTTP gets an answer like everything else, and no traceback in the log: it is the caller's mistake."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if status >= 500 or request.writer.output_size > 0:
+            return super().handle_error(request, status, exc, message)
+        reason = (message or "").partition("\n")[0].strip(" :") or "it cannot be read"
+        response = error_response(
+            status, f"this is not an HTTP request: {reason}. Escape special characters of a URL as %XX"
+        )
+        response.force_close()
+        return response
+
+
+class JsonServer(web.Server):
+    """A server of one handler whose every answer is JSON."""
+
+    def __init__(self, handler: Handler, **options: Any) -> None:
+        super().__init__(handler, **options)
+        self._options = options
+
+    def __call__(self) -> web.RequestHandler:
+        return _Connection(self, loop=asyncio.get_running_loop(), **self._options)
 
 
 class Query:

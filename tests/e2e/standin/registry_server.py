@@ -1,4 +1,4 @@
-"""What the operator relies on in the registry's server: it reads its arguments, logs in to its database, or ends and says why."""
+"""What the operator relies on in the catalog's server: it reads its arguments, logs in to its database, or ends and says why."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import subprocess
 import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-LISTS = ("/api/model_registry/v1alpha3/registered_models", "/api/model_catalog/v1alpha1/models")
-HEALTH = ("/readyz", "/readyz/health", "/readyz/isDirty")
+LISTS = ("/api/model_catalog/v1alpha1/models",)
+HEALTH = ("/readyz",)
 
 
 class Answers(BaseHTTPRequestHandler):

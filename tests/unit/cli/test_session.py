@@ -72,6 +72,25 @@ def test_mlflow_gets_the_names_that_its_client_reads() -> None:
     }
 
 
+def test_a_registry_gets_what_its_public_client_is_called_with() -> None:
+    place = Place("model-registry-models", "opendatahub", "/model-registry/models/", "ModelRegistry")
+    assert variables(place, GATEWAY, "secret", "ca.crt", "default") == {
+        "MODEL_REGISTRY_ADDRESS": f"{GATEWAY}/model-registry/models",
+        "MODEL_REGISTRY_PORT": "8443",
+        "MODEL_REGISTRY_TOKEN": "secret",
+        "MODEL_REGISTRY_CA": "ca.crt",
+    }
+    assert place.page("default") == "/model-registry/models/api/model_registry/v1alpha3/registered_models"
+
+
+async def test_the_route_of_a_registry_is_known_by_its_label(server: ApiServer) -> None:
+    client = server.client()
+    made = route("model-registry-models", "/model-registry/models/")
+    made["metadata"]["labels"] = {"component": "model-registry"}
+    await client.create(HTTPRoute, made)
+    assert Place.of(await find_published(client, "model-registry-models")).owner == "ModelRegistry"
+
+
 def test_another_service_gets_names_made_from_its_own() -> None:
     made = variables(Place("my-registry", "a", "/", ""), GATEWAY, "secret", "ca.crt", "default")
     assert made == {"MY_REGISTRY_URL": GATEWAY, "MY_REGISTRY_TOKEN": "secret", "MY_REGISTRY_CA": "ca.crt"}

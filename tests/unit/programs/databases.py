@@ -34,6 +34,15 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@dataclass(frozen=True)
+class Certificates:
+    """Files with which a server speaks TLS."""
+
+    certificate: Path
+    key: Path
+    authority: Path
+
+
 @dataclass
 class DatabaseServer:
     """A server that can be stopped and started again with its data."""
@@ -69,7 +78,7 @@ def _postgres_bin() -> Path:
     return Path(need(shutil.which("postgres"), "PostgreSQL (postgres, initdb)")).resolve().parent
 
 
-def postgres(directory: Path, *, durable: bool = False) -> DatabaseServer:
+def postgres(directory: Path, *, durable: bool = False, tls: Certificates | None = None) -> DatabaseServer:
     """`durable` waits for the disk, as a server of a user does."""
     programs, port = _postgres_bin(), free_port()
     user = None
@@ -86,6 +95,15 @@ def postgres(directory: Path, *, durable: bool = False) -> DatabaseServer:
         env=environment,
         cwd=directory,
     )
+    if tls is not None:
+        with (data / "postgresql.conf").open("a") as settings:
+            settings.write("ssl = on\n")
+        for source, name in ((tls.certificate, "server.crt"), (tls.key, "server.key")):
+            shutil.copy(source, data / name)
+            (data / name).chmod(0o600)
+            if user is not None:
+                shutil.chown(data / name, user)
+        (data / "pg_hba.conf").write_text("hostssl all all 127.0.0.1/32 trust\n")
 
     def start() -> subprocess.Popen[bytes]:
         with (directory / "log").open("ab") as log:
@@ -111,7 +129,7 @@ def postgres(directory: Path, *, durable: bool = False) -> DatabaseServer:
     return DatabaseServer("postgres", f"postgresql://tests@127.0.0.1:{port}/postgres?sslmode=disable", port, start)
 
 
-def mysql(directory: Path) -> DatabaseServer:
+def mysql(directory: Path, *, tls: Certificates | None = None) -> DatabaseServer:
     installer = need(shutil.which("mariadb-install-db"), "MariaDB (mariadb-install-db, mariadbd)")
     server = need(shutil.which("mariadbd") or _existing("/usr/sbin/mariadbd"), "MariaDB (mariadbd)")
     port, me = free_port(), pwd.getpwuid(os.geteuid()).pw_name
@@ -125,13 +143,16 @@ def mysql(directory: Path) -> DatabaseServer:
     )
     script = directory / "init.sql"
     script.write_text("CREATE DATABASE IF NOT EXISTS registry CHARACTER SET utf8mb4;\n")
+    secure = []
+    if tls is not None:
+        secure = [f"--ssl-cert={tls.certificate}", f"--ssl-key={tls.key}", "--require-secure-transport=ON"]
 
     def start() -> subprocess.Popen[bytes]:
         with (directory / "log").open("ab") as log:
             return subprocess.Popen(
                 [server, *usual, f"--port={port}", f"--socket={directory}/socket", "--bind-address=127.0.0.1",
                  f"--init-file={script}", "--innodb-flush-log-at-trx-commit=2", "--skip-name-resolve",
-                 "--innodb-buffer-pool-size=64M", "--performance-schema=OFF"],
+                 "--innodb-buffer-pool-size=64M", "--performance-schema=OFF", *secure],
                 stdout=log,
                 stderr=log,
             )  # fmt: skip

@@ -77,6 +77,9 @@ def laptop_settings(environ: Mapping[str, str]) -> dict[str, str]:
         # Also with OpenShift's kinds: its service CA does not run here.
         "SERVING_CERTIFICATES": "own",
         "REGISTRIES_NAMESPACE": APPLICATIONS,
+        "GATEWAY_DOMAIN": f"localhost:{port}",
+        # Also with OpenShift's kinds, whose own namespace for routes is not there.
+        "HTTPROUTE_NAMESPACE": APPLICATIONS,
         **withheld_settings(),
     }
 

@@ -3,6 +3,7 @@
 examples:
   eval "$(modelyard env mlflow)"                    then: python -c 'import mlflow; mlflow.log_metric("a", 1)'
   eval "$(modelyard env mlflow --workspace team-a)" in another namespace's workspace
+  modelyard env modelregistry-sample                what to give to the `model-registry` client
   modelyard env mlflow -o json
 The token is good for twelve hours, and for this service only.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+from urllib.parse import urlsplit
 
 from modelyard.cli.laptop.access import service_token
 from modelyard.cli.output import output_argument, print_json
@@ -21,6 +23,12 @@ from modelyard.local.laptop.places import DEFAULT_WORKSPACE, Place, find_publish
 from modelyard.local.laptop.session import authority, gateway_url, with_laptop
 
 TOKEN_SECONDS = 12 * 3600
+_REGISTRY = "MODEL_REGISTRY_ADDRESS"
+# The public client reads no variables for these.
+_REGISTRY_CALL = (
+    f'python: ModelRegistry(os.environ["{_REGISTRY}"], int(os.environ["MODEL_REGISTRY_PORT"]), author="me", '
+    'user_token=os.environ["MODEL_REGISTRY_TOKEN"], custom_ca=os.environ["MODEL_REGISTRY_CA"])'
+)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +55,8 @@ def run(args: argparse.Namespace) -> int:
     else:
         for name, value in made.items():
             print(f"export {name}={shlex.quote(value)}")
+        if _REGISTRY in made:
+            print(f"# {_REGISTRY_CALL}")
     return 0
 
 
@@ -59,6 +69,13 @@ def variables(place: Place, gateway: str, token: str, authority_file: str, works
             "MLFLOW_TRACKING_TOKEN": token,
             "MLFLOW_TRACKING_SERVER_CERT_PATH": authority_file,
             "MLFLOW_WORKSPACE": workspace,
+        }
+    if place.owner == "ModelRegistry":
+        return {
+            _REGISTRY: url,
+            "MODEL_REGISTRY_PORT": str(urlsplit(gateway).port or 443),
+            "MODEL_REGISTRY_TOKEN": token,
+            "MODEL_REGISTRY_CA": authority_file,
         }
     prefix = re.sub(r"[^A-Z0-9]", "_", place.name.upper())
     return {f"{prefix}_URL": url, f"{prefix}_TOKEN": token, f"{prefix}_CA": authority_file}

@@ -14,6 +14,8 @@ from modelyard.local.laptop.session import login_link
 from modelyard.local.network.published import READERS, Published, settle
 
 DEFAULT_WORKSPACE = "default"
+_BY_COMPONENT = {"model-registry": "ModelRegistry"}
+"""Kinds whose routes may be in another namespace, where no owner can be named: their controllers label them."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +30,19 @@ class Place:
 
     @classmethod
     def of(cls, one: Published) -> Place:
-        return cls(one.name, one.namespace, one.path, str((one.owner or {}).get("kind") or ""))
+        labels = one.object["metadata"].get("labels") or {}
+        owner = str((one.owner or {}).get("kind") or "") or _BY_COMPONENT.get(str(labels.get("component")), "")
+        return cls(one.name, one.namespace, one.path, owner)
 
     def page(self, workspace: str) -> str:
-        """Where a person begins. MLflow's pages show a workspace, and ask for one if the address names none."""
-        return f"{self.path}#/experiments?workspace={quote(workspace)}" if self.owner == "MLflow" else self.path
+        """Where a person begins. MLflow's pages show a workspace, and ask for one if the address names none; a registry has no
+        pages, so that its first list must do."""
+        match self.owner:
+            case "MLflow":
+                return f"{self.path}#/experiments?workspace={quote(workspace)}"
+            case "ModelRegistry":
+                return f"{self.path}api/model_registry/v1alpha3/registered_models"
+        return self.path
 
 
 async def find_published(client: Client, name: str, namespace: str = "") -> Published:

@@ -19,10 +19,21 @@ OPENSHIFT_ROUTES = "redhat-ods-applications"
 """Where HTTPRoutes go on OpenShift; elsewhere they stand next to their registry."""
 
 _DOMAIN = re.compile(r"([a-zA-Z0-9]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?)(\.[a-zA-Z0-9]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?)*")
+_PORT = re.compile(r"[1-9][0-9]{0,4}")
 
 
 def _domain(example: str) -> Form[str]:
     return matching(lambda text: _DOMAIN.fullmatch(text) is not None, f"use a DNS name such as {example}")
+
+
+def _gateway() -> Form[str]:
+    """A gateway may listen on a port of its own, as a laptop's does."""
+
+    def fits(text: str) -> bool:
+        name, colon, port = text.partition(":")
+        return _DOMAIN.fullmatch(name) is not None and (not colon or _PORT.fullmatch(port) is not None)
+
+    return matching(fits, "use a DNS name such as gateway.example.com, and a port if it has one of its own")
 
 
 _NAMESPACE = matching(lambda text: not names.dns_label(text), "use the name of a namespace")
@@ -70,7 +81,7 @@ class Settings:
         "GATEWAY_DOMAIN",
         "",
         "The Gateway's domain; set, registries are reached through it",
-        form=_domain("gateway.example.com"),
+        form=_gateway(),
     )
     gateway_name: str = setting("GATEWAY_NAME", "data-science-gateway", "The Gateway that HTTPRoutes attach to")
     gateway_namespace: str = setting("GATEWAY_NAMESPACE", "openshift-ingress", "The namespace of that Gateway")

@@ -37,6 +37,7 @@ def test_images_have_an_older_and_a_newer_name(older: str, newer: str, field: st
         ("REGISTRIES_NAMESPACE", "Not A Name", "use the name of a namespace"),
         ("DEFAULT_DOMAIN", "a..b", "use a DNS name such as apps.example.com"),
         ("GATEWAY_DOMAIN", "https://x", "use a DNS name such as gateway.example.com"),
+        ("GATEWAY_DOMAIN", "localhost:port", "use a DNS name such as gateway.example.com"),
         ("MODEL_CATALOG_DELETE_DATA", "perhaps", "use true or false"),
     ],
 )
@@ -57,3 +58,7 @@ def test_every_setting_is_documented_once() -> None:
     names = [name for setting in settings for name in setting.variables]
     assert len(names) == len(set(names))
     assert all(setting.description for setting in settings)
+
+
+def test_a_gateway_may_have_a_port_of_its_own() -> None:
+    assert Settings.from_environ({"GATEWAY_DOMAIN": "localhost:8443"}).gateway_domain == "localhost:8443"

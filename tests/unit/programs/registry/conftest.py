@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 import aiohttp
 import msgspec
+import psycopg
+import pymysql
 import pytest
 from yarl import URL
 
@@ -98,6 +100,29 @@ def postgres_server() -> Iterator[DatabaseServer]:
 def mysql_server() -> Iterator[DatabaseServer]:
     with running(mysql) as server:
         yield server
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mysql"])
+def empty_source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Source]:
+    """A database of its own, without tables."""
+    name = "own"
+    if request.param == "sqlite":
+        yield Source("sqlite", str(tmp_path / "own.db"))
+    elif request.param == "postgres":
+        dsn: str = request.getfixturevalue("postgres_server").dsn
+        with psycopg.connect(dsn, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+            yield Source("postgres", dsn.replace("/postgres?", f"/{name}?"))
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    else:
+        server: DatabaseServer = request.getfixturevalue("mysql_server")
+        with (
+            pymysql.connect(host="127.0.0.1", port=server.port, user="root") as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(f"CREATE DATABASE {name}")
+            yield Source("mysql", server.dsn.replace("/registry?", f"/{name}?"))
+            cursor.execute(f"DROP DATABASE {name}")
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mysql"])
