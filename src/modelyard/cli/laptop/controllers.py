@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping
 
 from modelyard.cli import installation
-from modelyard.cli.laptop.withheld import withheld_settings
 from modelyard.cli.plane import Plane, PlaneOptions
 from modelyard.cli.run import stopped
 from modelyard.kube.builtin import ClusterRole, CustomResourceDefinition, Gateway, Namespace, Pod, StorageClass
@@ -80,7 +79,6 @@ def laptop_settings(environ: Mapping[str, str]) -> dict[str, str]:
         "GATEWAY_DOMAIN": f"localhost:{port}",
         # Also with OpenShift's kinds, whose own namespace for routes is not there.
         "HTTPROUTE_NAMESPACE": APPLICATIONS,
-        **withheld_settings(),
     }
 
 

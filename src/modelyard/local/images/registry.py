@@ -9,7 +9,7 @@ from modelyard.local.images.files import Folder, images_directory
 from modelyard.local.images.recipe import Recipe
 
 GROUP = "modelyard.images"
-_OWN = ("mlflow", "model_registry", "postgres", "s3", "rbac_proxy", "http_echo", "python", "shell")
+_OWN = ("mlflow", "model_registry", "model_metadata", "postgres", "s3", "rbac_proxy", "http_echo", "python", "shell")
 
 
 class NoRecipe(LookupError):
