@@ -97,6 +97,11 @@ class Library:
                 self._accept(held, content, problems)
             self._publish()
 
+    def lacks(self) -> bool:
+        """Whether a source could not be read since the start."""
+        with self._lock:
+            return not all(held.loaded for held in self._held.values())
+
     def restore(self, stored: Mapping[str, Good]) -> list[str]:
         """Fills sources that could not be read since the start from what they said before it; gives their ids."""
         with self._lock:

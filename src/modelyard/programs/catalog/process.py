@@ -98,8 +98,9 @@ class Server:
     async def start(self) -> None:
         """Reads everything, then opens the port. Raises `BadDocument` where the configuration cannot be used."""
         await asyncio.to_thread(self.library.open)
-        # What stood in files that cannot be read now is served from the start, if the store is there.
-        await self._store.follow()
+        if self.library.lacks():
+            # What stood in files that cannot be read now is served from the start, if the store is there.
+            await self._store.follow()
         await self._listener.open()
         self._tasks = [asyncio.create_task(self._follow_files()), asyncio.create_task(self._follow_store())]
         self._tasks.append(asyncio.create_task(self._hub.follow(self._tick)))
@@ -123,8 +124,8 @@ class Server:
 
     async def _follow_store(self) -> None:
         while True:
-            await asyncio.sleep(self._tick if self._store.is_well else max(self._tick, _STORE_PAUSE))
             await self._store.follow()
+            await asyncio.sleep(self._tick if self._store.is_well else max(self._tick, _STORE_PAUSE))
 
 
 class _Store:
