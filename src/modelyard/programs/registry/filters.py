@@ -32,17 +32,28 @@ _COLUMNS = {
 _TYPES = {"string_value": (STRING,), "int_value": (INTEGER,), "double_value": (DOUBLE,), "bool_value": (BOOLEAN,)}
 _FEW = 2000
 """A condition with fewer matches is looked up first; with more, the list is walked and each row checked."""
+_NARROW = 200
+"""With fewer than this, the list begins there and checks everything else row by row."""
 _LARGEST = 2**62
 
 
-def compiled(query: Query, kinds: Sequence[Kind], store: Store) -> Condition:
-    """The condition on `e` that a filter means for a list of these kinds."""
+def compiled(query: Query, kinds: Sequence[Kind], store: Store, *, by_row: bool = False) -> Condition:
+    """The condition on `e` that a filter means for a list of these kinds. `by_row`: another condition leaves few rows to check."""
     if isinstance(query, Comparison):
-        return _Compiler(kinds, store).comparison(query)
-    parts = [compiled(term, kinds, store) for term in query.terms]
+        return _Compiler(kinds, store, by_row).comparison(query)
+    made: dict[int, Condition] = {}
+    # Equality first: where it leaves few rows, nobody needs to know how many the other comparisons would.
+    for place in sorted(range(len(query.terms)), key=lambda place: not _is_equality(query.terms[place])):
+        made[place] = compiled(query.terms[place], kinds, store, by_row=by_row)
+        by_row = by_row or (isinstance(query, Both) and made[place].narrow)
+    parts = [made[place] for place in sorted(made)]
     word = "AND" if isinstance(query, Both) else "OR"
     parameters = tuple(parameter for part in parts for parameter in part.parameters)
     return Condition(_balanced([part.sql for part in parts], word), parameters)
+
+
+def _is_equality(query: Query) -> bool:
+    return isinstance(query, Comparison) and query.operator is Operator.EQUAL
 
 
 def _balanced(conditions: list[str], word: str) -> str:
@@ -56,8 +67,9 @@ def _balanced(conditions: list[str], word: str) -> str:
 
 
 class _Compiler:
-    def __init__(self, kinds: Sequence[Kind], store: Store) -> None:
+    def __init__(self, kinds: Sequence[Kind], store: Store, by_row: bool) -> None:
         self._kinds = kinds
+        self._by_row = by_row
         self._store = store
         self._dialect = store.dialect
 
@@ -138,11 +150,15 @@ class _Compiler:
             f"EXISTS (SELECT 1 FROM {table} p WHERE p.entity_id = e.id AND p.custom = {custom} AND p.name = ? AND {test.sql})",
             (stored, *test.parameters),
         )
-        if not self._dialect.plans_by_statistics and self._store.matches_at_least(
-            table, by_value, value_parameters, _FEW
-        ):
+        by_index = f"e.id IN (SELECT p.entity_id FROM {table} p WHERE {by_value})"
+        if self._dialect.plans_by_statistics:
+            return Condition(by_index, value_parameters)
+        if self._by_row:
             return by_row
-        return Condition(f"e.id IN (SELECT p.entity_id FROM {table} p WHERE {by_value})", value_parameters)
+        matches = self._store.matches(table, by_value, value_parameters, _FEW)
+        if matches == _FEW:
+            return by_row
+        return Condition(by_index, value_parameters, narrow=matches < _NARROW)
 
 
 def _group(value: Scalar) -> type:

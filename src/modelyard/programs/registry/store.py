@@ -59,6 +59,8 @@ class Condition:
 
     sql: str
     parameters: tuple[Value, ...] = ()
+    narrow: bool = False
+    """So few rows fulfil it that a list may begin with them, and check its other conditions row by row."""
 
 
 class Store:
@@ -167,12 +169,12 @@ class Store:
             parameters += condition.parameters
         return where, parameters
 
-    def matches_at_least(self, table: str, where: str, parameters: Sequence[Value], count: int) -> bool:
-        """Whether an index has that many entries for a condition; looks at no more of them."""
+    def matches(self, table: str, where: str, parameters: Sequence[Value], most: int) -> int:
+        """How many entries an index has for a condition; looks at no more than `most` of them."""
         found = self._session.row(
-            f"SELECT COUNT(*) FROM (SELECT 1 FROM {table} p WHERE {where} LIMIT {count})", parameters
+            f"SELECT COUNT(*) FROM (SELECT 1 FROM {table} p WHERE {where} LIMIT {most})", parameters
         )
-        return found is not None and found[0] >= count
+        return int(found[0]) if found else 0
 
     def _write_properties(self, kind: Kind, row_id: int, doc: Doc) -> None:
         rows = [(0, *value) for value in _field_values(kind, doc)]

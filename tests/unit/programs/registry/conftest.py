@@ -110,10 +110,10 @@ def empty_source(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sou
         yield Source("sqlite", str(tmp_path / "own.db"))
     elif request.param == "postgres":
         dsn: str = request.getfixturevalue("postgres_server").dsn
-        with psycopg.connect(dsn, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name}")
+        with psycopg.connect(dsn, autocommit=True) as maintenance:
+            maintenance.execute(f"CREATE DATABASE {name}")
             yield Source("postgres", dsn.replace("/postgres?", f"/{name}?"))
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+            maintenance.execute(f"DROP DATABASE {name} WITH (FORCE)")
     else:
         server: DatabaseServer = request.getfixturevalue("mysql_server")
         with (

@@ -96,6 +96,7 @@ async def test_a_judge_that_finds_nothing_is_no_judge(api: Api) -> None:
     operation = contract.document["paths"][f"{api.prefix}/registered_models"]["post"]
     good = await api.made("/registered_models", name="m")
     assert not contract.problems(operation, 201, good)
-    for bad in ({**good, "id": 1}, {**good, "state": "NOPE"}, {**good, "other": 1}, {"name": "m"}, []):
+    wrong: list[object] = [{**good, "id": 1}, {**good, "state": "NOPE"}, {**good, "other": 1}, {"name": "m"}, []]
+    for bad in wrong:
         assert contract.problems(operation, 201, bad)
     assert contract.problems(operation, 204, good)
