@@ -25,7 +25,7 @@ def hub_model(raw: Any, now: float) -> Json | None:
     name = raw.get("id") or raw.get("modelId")
     if not isinstance(name, str) or not name:
         return None
-    tags = [tag for tag in raw.get("tags") or () if isinstance(tag, str) and len(tag) <= _LONGEST][:_MOST_TAGS]
+    tags = [tag for tag in _texts(raw.get("tags")) if len(tag) <= _LONGEST][:_MOST_TAGS]
     task = _text(raw.get("pipeline_tag"))
     card, config = _map(raw.get("cardData")), _map(raw.get("config"))
     made: Json = {"name": name, "provider": _text(raw.get("author")) or name.partition("/")[0]}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from aiohttp import BodyPartReader, hdrs, web
+from aiohttp.http_exceptions import HttpProcessingError
 
 from modelyard.programs.catalog import documents
 from modelyard.programs.catalog.config import Asset, Source, source_entry
@@ -37,12 +39,8 @@ async def preview(request: web.BaseRequest, query: Query, snapshot: Snapshot) ->
     parts = await _parts(request)
     if "config" not in parts:
         raise ApiError(400, "the part `config`, the entry of a source as YAML, is missing")
-    source = _source(parts["config"])
-    content = _content(source, parts.get("catalogData"), snapshot)
-    try:
-        rows = [_Row(number, name, source.admits(name)) for number, name in enumerate(names(content, source.asset))]
-    except BadDocument as error:
-        raise ApiError(422, f"the catalog cannot be read: {error}") from None
+    # A large document takes a while; others are answered meanwhile.
+    source, rows = await asyncio.to_thread(_rows, parts["config"], parts.get("catalogData"), snapshot)
     shown = [row for row in rows if status == "all" or row.included is (status == "included")]
     shown.sort(key=lambda row: (name_key(row.name), row.number))
     included = sum(row.included for row in rows)
@@ -53,6 +51,16 @@ async def preview(request: web.BaseRequest, query: Query, snapshot: Snapshot) ->
     )  # fmt: skip
     summary = {f"total{word}": len(rows), f"included{word}": included, f"excluded{word}": len(rows) - included}
     return listed | {"assetType": source.asset.value, "summary": summary}
+
+
+def _rows(config: bytes, data: bytes | None, snapshot: Snapshot) -> tuple[Source, list[_Row]]:
+    source = _source(config)
+    content = _content(source, data, snapshot)
+    try:
+        listed = names(content, source.asset)
+        return source, [_Row(number, name, source.admits(name)) for number, name in enumerate(listed)]
+    except BadDocument as error:
+        raise ApiError(422, f"the catalog cannot be read: {error}") from None
 
 
 async def _parts(request: web.BaseRequest) -> dict[str, bytes]:
@@ -77,8 +85,8 @@ async def _parts(request: web.BaseRequest) -> dict[str, bytes]:
             if part.headers.get(hdrs.CONTENT_TRANSFER_ENCODING, "binary").lower() not in ("binary", "7bit", "8bit"):
                 raise ApiError(400, "a part of the body has a Content-Transfer-Encoding other than binary")
             found.setdefault(part.name or "", b"".join(chunks))
-    except (ValueError, AssertionError, RuntimeError, web.HTTPException) as error:
-        raise ApiError(400, f"the body is not multipart/form-data: {str(error)[:200]}") from None
+    except (HttpProcessingError, ValueError, AssertionError, RuntimeError):
+        raise ApiError(400, "the body is not multipart/form-data") from None
     raise ApiError(400, f"the body has more than {_MOST_PARTS} parts")
 
 

@@ -33,7 +33,8 @@ FLAGS = (
 )
 DEFAULT_FILE = "model-catalog.db"
 _TICK_SECONDS = 1.0
-_STORE_PAUSE = 5.0
+_STORE_PAUSE = 5
+"""So many ticks pass before a store that is away is asked again."""
 log = logging.getLogger("modelyard.programs.catalog")
 
 
@@ -125,7 +126,7 @@ class Server:
     async def _follow_store(self) -> None:
         while True:
             await self._store.follow()
-            await asyncio.sleep(self._tick if self._store.is_well else max(self._tick, _STORE_PAUSE))
+            await asyncio.sleep(self._tick if self._store.is_well else self._tick * _STORE_PAUSE)
 
 
 class _Store:
