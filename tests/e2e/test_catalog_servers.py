@@ -72,8 +72,8 @@ def test_an_edit_of_the_users_list_is_served_without_a_restart(cluster: Laptop, 
     cluster.kubectl("patch", "configmap", "model-catalog-sources", "-n", NS, "--type=merge", "-p", patch)
 
     def status() -> dict[str, Any]:
-        found = read(known, f"{CATALOG}/sources")["items"]
-        return {item["id"]: item for item in found}["other_models"]
+        found: list[dict[str, Any]] = read(known, f"{CATALOG}/sources")["items"]
+        return {str(item["id"]): item for item in found}["other_models"]
 
     cluster.wait(lambda: status()["status"] == "error", "the mistake is told")
     assert "user-model-sources/sources.yaml" in status()["error"]

@@ -32,6 +32,8 @@ FLAGS = (
     *LOGGING,
 )
 DEFAULT_FILE = "model-catalog.db"
+SAMPLES = Path(__file__).parent / "samples"
+"""A `sources.yaml` with a few lists, and measurements beside it."""
 _TICK_SECONDS = 1.0
 _STORE_PAUSE = 5
 """So many ticks pass before a store that is away is asked again."""
