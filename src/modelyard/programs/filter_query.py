@@ -412,11 +412,20 @@ def pattern_parts(pattern: str) -> list[str | PatternPart]:
 
 
 def pattern_regex(pattern: str, *, ignore_case: bool) -> re.Pattern[str]:
-    """The pattern as a regular expression for a whole text."""
-    shapes = {PatternPart.ANY: ".*", PatternPart.ONE: "."}
-    text = "".join(
-        shapes[part] if isinstance(part, PatternPart) else re.escape(part) for part in pattern_parts(pattern)
-    )
+    """The pattern as a regular expression for a whole text.
+
+    A piece between two `%` may always match where it first can, so it is never tried elsewhere: else a pattern with many `%` would take
+    longer than anybody waits."""
+    pieces = [""]
+    for part in pattern_parts(pattern):
+        if part is PatternPart.ANY:
+            pieces.append("")
+        else:
+            pieces[-1] += "." if part is PatternPart.ONE else re.escape(str(part))
+    first, *middle = pieces
+    text = first
+    if middle:
+        text += "".join(f"(?>.*?{piece})" for piece in middle[:-1] if piece) + f".*{middle[-1]}"
     return re.compile(text, re.DOTALL | (re.IGNORECASE if ignore_case else 0))
 
 

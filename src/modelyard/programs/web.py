@@ -17,12 +17,17 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
+from aiohttp.http_exceptions import HttpProcessingError
 
-from modelyard.programs.database.session import DatabaseDown
+from modelyard.programs.database.session import DatabaseDown, TooLarge
 from modelyard.programs.filter_query import FilterError
 
 JSON = "application/json; charset=UTF-8"
 MAX_BODY = 16 * 1024 * 1024
+BODY_PAUSE = 60.0
+"""Seconds without a byte of a body after which the client is taken for gone."""
+_CUT_OFF = (ConnectionError, web.RequestPayloadError, HttpProcessingError)
+"""What reading a body raises when the client left, or sent what cannot be read: nothing that is wrong here."""
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 log = logging.getLogger("modelyard.programs")
 
@@ -71,10 +76,12 @@ def answering(handler: Handler) -> Handler:
                 "try again later.",
                 {"Retry-After": "2"},
             )
+        except TooLarge as error:
+            return error_response(413, str(error))
         except (ConnectionResetError, web.HTTPException):
             raise
         except Exception:
-            log.exception("%s %s failed", request.method, request.path)
+            log.exception("%s %s failed", request.method, raw_path(request)[0])
             return error_response(500, "The server failed on this request; its log says why.")
 
     return answer
@@ -82,6 +89,10 @@ def answering(handler: Handler) -> Handler:
 
 class _Connection(web.RequestHandler):
     """What cannot be read as HTTP gets an answer like everything else, and no traceback in the log: it is the caller's mistake."""
+
+    def log_exception(self, *arguments: Any, **options: Any) -> None:
+        level = logging.INFO if isinstance(options.get("exc_info"), _CUT_OFF) else logging.ERROR
+        log.log(level, *arguments, **options)
 
     def handle_error(
         self,
@@ -151,14 +162,22 @@ def raw_path(request: web.BaseRequest) -> tuple[str, str]:
     return path, query.partition("#")[0]
 
 
-async def read_body(request: web.BaseRequest) -> object:
-    """The JSON value of a request; 400 or 413 with a sentence for everything else."""
+async def read_body(request: web.BaseRequest, *, pause: float = BODY_PAUSE) -> object:
+    """The JSON value of a request; 400, 408 or 413 with a sentence for everything else."""
+    if request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0
     chunks, size = [], 0
-    async for chunk in request.content.iter_any():
-        size += len(chunk)
-        if size > MAX_BODY:
-            raise ApiError(413, f"The request body is larger than {MAX_BODY // 2**20} MiB")
-        chunks.append(chunk)
+    try:
+        while chunk := await asyncio.wait_for(request.content.readany(), pause):
+            size += len(chunk)
+            if size > MAX_BODY:
+                raise ApiError(413, f"The request body is larger than {MAX_BODY // 2**20} MiB")
+            chunks.append(chunk)
+    except TimeoutError:
+        raise ApiError(408, f"no byte of the request body came for {pause:.0f} seconds") from None
+    except _CUT_OFF as error:
+        raise ApiError(400, f"the request body cannot be read to its end: {type(error).__name__}") from None
     return decode_body(b"".join(chunks))
 
 
@@ -226,6 +245,13 @@ class Cors:
             return "*"
         return origin if origin in self.origins else None
 
+    def refuses(self, request: web.BaseRequest) -> bool:
+        """Whether a browser sends this for a page of another site, which may not change anything here. Any page can make a browser
+        post to a server on localhost."""
+        if request.method in ("GET", "HEAD", "OPTIONS") or self.allowed(request) is not None:
+            return False
+        return request.headers.get("Sec-Fetch-Site") in ("cross-site", "same-site")
+
     def preflight(self, request: web.BaseRequest) -> web.Response | None:
         """The answer to a browser's question before the real request; None if this is not such a question."""
         allowed = self.allowed(request)
@@ -254,6 +280,11 @@ class Cors:
             preflight = self.preflight(request)
             if preflight is not None:
                 return preflight
+            if self.refuses(request):
+                return error_response(
+                    403,
+                    "A page of another site may not change anything here; --cors-allowed-origins lets its origin in",
+                )
             response = await answer(request)
             if not response.prepared:
                 response.headers.update(self.answer_headers(request))
@@ -266,4 +297,5 @@ class AccessLog(AbstractAccessLogger):
     """One line a request: method, path, status, time. Never headers, which carry tokens."""
 
     def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
-        self.logger.info("%s %s %d %.1f ms", request.method, request.path, response.status, time * 1000)
+        # The path as it was sent: decoded, it could contain a line break and a line of its own.
+        self.logger.info("%s %s %d %.1f ms", request.method, raw_path(request)[0], response.status, time * 1000)

@@ -129,7 +129,13 @@ def postgres(directory: Path, *, durable: bool = False, tls: Certificates | None
                 cwd=directory,
             )
 
-    return DatabaseServer("postgres", f"postgresql://tests@127.0.0.1:{port}/postgres?sslmode=disable", port, start)
+    def lets_in() -> bool:
+        # The server writes how it fares into the last line of this file.
+        return (data / "postmaster.pid").read_text().split()[-1] == "ready"
+
+    return DatabaseServer(
+        "postgres", f"postgresql://tests@127.0.0.1:{port}/postgres?sslmode=disable", port, start, lets_in
+    )
 
 
 def mysql(directory: Path, *, tls: Certificates | None = None) -> DatabaseServer:

@@ -19,20 +19,23 @@ from modelyard.programs.database.session import (
     Refused,
     Row,
     Session,
+    TooLarge,
     Value,
 )
 
 _CONNECT_SECONDS = 2
+_MOST_BYTES = 4
+"""Of a character."""
+_FRAME = 64
+_USUAL_LARGEST = 2**24
 _DUPLICATE = 1062
 _CONFLICTS = frozenset((1205, 1213))
 _REFUSALS = frozenset((1044, 1045, 1049, 1142, 1698, 3118))
 
 
 class MysqlDialect(Dialect):
-    """Texts are kept as bytes: every text collation of MySQL either ignores trailing blanks or exists in one of the two servers only."""
-
-    def stored(self, text: str) -> Value:
-        return text.encode()
+    """Columns hold bytes: every text collation of MySQL either ignores trailing blanks or exists in one of the two servers only.
+    Beside such a column a text is compared by its bytes."""
 
     def like(self, column: str, pattern: str, *, ignore_case: bool) -> tuple[str, Value]:
         text = f"CONVERT({column} USING utf8mb4)"
@@ -97,6 +100,8 @@ class MysqlSession(Session):
         except (pymysql.err.Error, OSError) as error:
             raise DatabaseDown(_one_line(error)) from None
         self._cursor = self._connection.cursor()
+        self._largest = _USUAL_LARGEST
+        self._largest = int(self.rows("SELECT @@max_allowed_packet")[0][0])
 
     def rows(self, statement: str, parameters: Sequence[Value] = ()) -> list[Row]:
         self._execute(statement, parameters)
@@ -129,8 +134,11 @@ class MysqlSession(Session):
         return {name.decode() if isinstance(name, bytes) else str(name) for (name,) in found}
 
     def _execute(self, statement: str, parameters: Sequence[Value] = ()) -> int:
+        # The driver would write bytes as hexadecimal digits; ours are UTF-8.
+        values = tuple(value.decode() if isinstance(value, bytes) else value for value in parameters)
+        self._check_size(statement, values)
         try:
-            return int(self._cursor.execute(_with_percents(statement), tuple(parameters) or None))
+            return int(self._cursor.execute(_with_percents(statement), values or None))
         except pymysql.err.IntegrityError as error:
             if error.args and error.args[0] == _DUPLICATE:
                 raise Duplicate(str(error.args[1])) from None
@@ -143,8 +151,18 @@ class MysqlSession(Session):
         except OSError as error:
             raise DatabaseDown(_one_line(error)) from None
 
+    def _check_size(self, statement: str, values: tuple[Value, ...]) -> None:
+        """The server hangs up on a longer statement, which looks like an outage."""
+        if sum(len(value) for value in values if isinstance(value, str)) * _MOST_BYTES < self._largest:
+            return
+        size = len(self._cursor.mogrify(_with_percents(statement), values).encode()) + _FRAME
+        if size > self._largest:
+            raise TooLarge(
+                f"The object needs a statement of {size} bytes, and the database takes {self._largest}: raise its max_allowed_packet"
+            )
 
-@functools.lru_cache(maxsize=1024)
+
+@functools.lru_cache(maxsize=256)
 def _with_percents(statement: str) -> str:
     return statement.replace("?", "%s")
 

@@ -117,7 +117,7 @@ class PostgresSession(Session):
             raise DatabaseDown(_one_line(error)) from None
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=256)
 def _with_percents(statement: str) -> bytes:
     return statement.replace("?", "%s").encode()
 

@@ -27,6 +27,10 @@ class Duplicate(Exception):
         self.index = index
 
 
+class TooLarge(Exception):
+    """The database takes no statement of this size. The message is for the caller of the API."""
+
+
 class Conflicted(Exception):
     """The database gave up a transaction in favor of another one; it may be tried again from its start."""
 

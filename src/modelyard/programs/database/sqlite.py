@@ -49,7 +49,7 @@ class SqliteSession(Session):
         self._writer = writer
         try:
             self._connection = sqlite3.connect(
-                path, timeout=10, isolation_level=None, check_same_thread=False, cached_statements=512
+                path, timeout=10, isolation_level=None, check_same_thread=False, cached_statements=128
             )
             for pragma in (
                 "journal_mode = WAL",

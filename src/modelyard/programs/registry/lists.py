@@ -21,6 +21,7 @@ from modelyard.programs.web import JSON, ApiError, Query, bytes_response
 
 _CHUNK = 500
 _ORDERS = {"ID": "id", "CREATE_TIME": "created", "LAST_UPDATE_TIME": "updated"}
+_LARGEST = 2**63
 _STEP = re.compile(r"[+-]?[0-9]{1,18}")
 
 
@@ -69,7 +70,7 @@ async def answer(
     )
     token = query.get("nextPageToken")
     after: tuple[Any, ...] = decode_token(token, digest) if token else ()
-    if token and not (after and all(type(value) is int for value in after) and len(after) == 2):
+    if token and not (len(after) == 2 and all(type(value) is int and abs(value) < _LARGEST for value in after)):
         raise ApiError(400, "invalid nextPageToken: it is not a token that this server gave out")
 
     def first(session: Session) -> list[tuple[Row, int]]:

@@ -18,6 +18,18 @@ from modelyard.programs.registry.routes import Operation, operations_table
 
 Schema = dict[str, Any]
 _TEXT: Schema = {"type": "string"}
+_ID: Schema = {"type": "string", "pattern": "^[1-9][0-9]{0,9}$"}
+_MILLISECONDS: Schema = {"type": "string", "pattern": "^-?[0-9]{1,15}$"}
+_PARAMETERS: dict[str, Schema] = {
+    "id": _ID,
+    "parentResourceId": _ID,
+    "filterQuery": _TEXT,
+    "pageSize": {"type": "integer", "minimum": 0, "maximum": 2**31 - 1},
+    "orderBy": {"type": "string", "enum": ["ID", "CREATE_TIME", "LAST_UPDATE_TIME"]},
+    "sortOrder": {"type": "string", "enum": ["ASC", "DESC"]},
+    "artifactType": {"type": "string", "enum": [kind.artifact_type for kind in ARTIFACT_KINDS]},
+    "stepIds": {"type": "string", "pattern": "^[0-9]{1,18}(,[0-9]{1,18})*$"},
+}
 _PAGING = ("filterQuery", "pageSize", "orderBy", "sortOrder", "nextPageToken")
 _VALUES = {
     "MetadataStringValue": ("string_value", _TEXT),
@@ -86,26 +98,42 @@ def _answer_schema(kind: Kind, *, alpha: bool) -> Schema:
 def _create_schema(kind: Kind) -> Schema:
     properties: Schema = dict.fromkeys(("name", *COMMON_PATCHABLE), _TEXT)
     properties |= {field.name: _shape(field, alpha=True) for field in kind.fields if not field.server_set}
-    properties["customProperties"] = _custom()
     required = (["name"] if kind.name_required else []) + [field.name for field in kind.fields if field.required]
-    if kind.artifact_type is not None:
-        properties["artifactType"] = {"type": "string", "enum": [kind.artifact_type]}
+    made = _request(kind, properties)
+    made["properties"] |= {name: {**properties[name], "minLength": 1} for name in required}
+    # Alone under its own path, a kind needs no word for its type.
+    if kind.artifact_type is not None and not kind.path:
         required.append("artifactType")
-    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+    return {**made, **({"required": required} if required else {})}
 
 
 def _update_schema(kind: Kind) -> Schema:
     properties: Schema = dict.fromkeys(COMMON_PATCHABLE, _TEXT)
     properties |= {field.name: _shape(field, alpha=True) for field in kind.fields if field.patchable}
-    properties["customProperties"] = _custom()
+    return _request(kind, properties)
+
+
+def _request(kind: Kind, properties: Schema) -> Schema:
+    """A body, in which null means what absence means."""
+    properties = {**properties, "customProperties": _custom()}
+    made: Schema = {name: _or_null(shape) for name, shape in properties.items()}
     if kind.artifact_type is not None:
-        properties["artifactType"] = {"type": "string", "enum": [kind.artifact_type]}
-    return {"type": "object", "properties": properties}
+        made["artifactType"] = {"type": "string", "enum": [kind.artifact_type]}
+    return {"type": "object", "properties": made}
+
+
+def _or_null(shape: Schema) -> Schema:
+    words = {"enum": [*shape["enum"], None]} if "enum" in shape else {}
+    return {**shape, **words, "nullable": True}
 
 
 def _shape(field: Field, *, alpha: bool) -> Schema:
     if field.choice is not None:
         return {"type": "string", "enum": list(field.choice.words)}
+    if field.holds is Holds.ID:
+        return _ID
+    if field.holds is Holds.MILLISECONDS:
+        return _MILLISECONDS
     if field.holds is Holds.TEXTS:
         return {"type": "array", "items": _TEXT}
     if field.holds is Holds.NUMBER:
@@ -150,7 +178,7 @@ def _operation_id(operation: Operation) -> str:
 
 
 def _parameter(name: str, place: str) -> Schema:
-    return {"name": name, "in": place, "required": place == "path", "schema": _TEXT}
+    return {"name": name, "in": place, "required": place == "path", "schema": _PARAMETERS.get(name, _TEXT)}
 
 
 def _responses(operation: Operation, reference: Schema) -> Schema:

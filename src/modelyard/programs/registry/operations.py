@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from modelyard.programs.database.session import Duplicate, Session
+from modelyard.programs.database.session import Duplicate, Session, placeholders
 from modelyard.programs.filter_query import Query
 from modelyard.programs.registry.bodies import MAX_NAME, Body, check_run_times
 from modelyard.programs.registry.filters import compiled
@@ -266,12 +266,11 @@ def _conditions(store: Store, wanted: Wanted) -> Iterable[Condition]:
     if wanted.external_id is not None:
         yield Condition("e.external_id = ?", (stored(wanted.external_id),))
     if wanted.steps:
-        listed_steps = ", ".join(str(step) for step in wanted.steps)
         table = METRIC_HISTORY.family.properties
         yield Condition(
             f"EXISTS (SELECT 1 FROM {table} p WHERE p.entity_id = e.id AND p.custom = 0 AND p.name = ? "
-            f"AND p.number IN ({listed_steps}))",
-            (stored("step"),),
+            f"AND p.number IN ({placeholders(len(wanted.steps))}))",
+            (stored("step"), *map(float, wanted.steps)),
         )
     if wanted.query is not None:
         yield compiled(wanted.query, wanted.kinds, store)

@@ -19,6 +19,7 @@ _CONTEXTS = (
     "experiment_runs",
 )
 _SERVER_MADE = ("id", "createTimeSinceEpoch", "lastUpdateTimeSinceEpoch", "experimentRunId")
+_FIXED = ("name", "experimentId", "experimentRunId")
 _REFERENCES = ("registeredModelId", "modelVersionId", "servingEnvironmentId", "experimentId")
 
 Json = dict[str, Any]
@@ -45,6 +46,9 @@ class _Client:
 
     async def post(self, path: str, body: Json) -> Json:
         return await self._ask("POST", path, body)
+
+    async def patch(self, path: str, body: Json) -> Json:
+        return await self._ask("PATCH", path, body)
 
     async def _ask(self, method: str, path: str, body: Json | None = None) -> Json:
         try:
@@ -136,6 +140,9 @@ async def _artifact(client: _Client, path: str, value: Json, body: Json, made: d
         async for existing in client.list(path):
             if existing["artifactType"] == "metric" and existing["name"] == body["name"]:
                 made[value["id"]] = existing["id"]
+                # History says neither what a PATCH changed later, nor the external id.
+                changes = {name: given for name, given in body.items() if name not in _FIXED}
+                await client.patch(f"artifacts/{existing['id']}", changes)
                 return
     made[value["id"]] = (await client.post(path, body))["id"]
 

@@ -70,7 +70,11 @@ async def test_every_answer_is_described(api: Api, version: str) -> None:
     known = await fill(Api(api.address, api.client, api.database))
     sent: list[Any] = []
 
-    @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True)
+    examples = 250 if api.database == "sqlite" else 80
+
+    @settings(
+        max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), database=None, derandomize=True
+    )
     @given(requests(contract, known))
     def collect(one: Any) -> None:
         sent.append(one)

@@ -141,7 +141,9 @@ async def test_13_what_does_not_exist_says_so_in_json(api: Api) -> None:
     missing = await api.get(f"{MODELS}/999999")
     assert (missing.status, missing.body["code"]) == (404, "Not Found")
     assert missing.message == "no registered model found for id 999999: not found"
-    assert (await api.get(f"{MODELS}/abc")).body["code"] == "Bad Request"
+    assert (await api.get(f"{MODELS}/2000000000")).status == 404
+    for odd in ("abc", "0", "-1", "01", "2147483648", "1.0"):
+        assert (await api.get(f"{MODELS}/{odd}")).body["code"] == "Bad Request"
     assert (await api.get("/")).status == 404
     assert (await api.get(f"{MODELS}/")).status == 404
     for method in ("DELETE", "PUT", "OPTIONS"):

@@ -109,6 +109,10 @@ async def test_58_a_serve_is_checked(api: Api) -> None:
     bad = await api.made("/model_versions", name="gated", registeredModelId=model, customProperties=gated)
     answer = await api.post(path, {"modelVersionId": bad["id"]})
     assert (answer.status, "cannot deploy gated HuggingFace model" in answer.message) == (400, True)
+    private = {"hf_private": {"metadataType": "MetadataStringValue", "string_value": "true"}}
+    bad = await api.made("/model_versions", name="private", registeredModelId=model, customProperties=private)
+    answer = await api.post(path, {"modelVersionId": bad["id"]})
+    assert (answer.status, "cannot deploy private HuggingFace model" in answer.message) == (400, True)
     good = await api.made("/model_versions", name="good", registeredModelId=model)
     assert (await api.post(path, {"modelVersionId": good["id"], "lastKnownState": "BAD"})).status == 400
     made = await api.made(path, modelVersionId=good["id"], name="s")

@@ -41,6 +41,12 @@ async def fill(api: Api) -> None:
     run = (await api.made("/experiment_runs", name="r", experimentId=experiment))["id"]
     for step in range(3):
         await api.made(f"/experiment_runs/{run}/artifacts", artifactType="metric", name="loss", value=step, step=step)
+    # What changes a metric without a line of history.
+    metric = (await api.get(f"/experiment_runs/{run}/artifacts")).body["items"][0]["id"]
+    changed = await api.patch(
+        f"/artifacts/{metric}", {"artifactType": "metric", "value": 9, "externalId": "e", "step": 7}
+    )
+    assert changed.status == 200
     await api.made("/artifacts", artifactType="doc-artifact", name="alone")
 
 
