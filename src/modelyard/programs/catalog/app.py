@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -89,7 +90,11 @@ class Catalog:
                 if request.method != "GET":
                     return _wrong_method("GET")
                 parts = tuple(_decoded(part) for part in found.groups())
-                return json_response(find(Call(request, Query(query_text), self.library.snapshot, parts)))
+                call = Call(request, Query(query_text), self.library.snapshot, parts)
+                if call.query.get("filterQuery"):
+                    # A long filter over a long list takes a while; others are answered meanwhile.
+                    return json_response(await asyncio.to_thread(find, call))
+                return json_response(find(call))
         return error_response(404, f"404 page not found: the API is under {MODELS}/, {MCP}/, {AGENTS}/ and {SKILLS}/")
 
     def _ready(self) -> dict[str, Any]:
