@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from modelyard.programs.catalog import documents
 from modelyard.programs.catalog.documents import BadDocument
 
 
@@ -96,23 +95,6 @@ class Config:
     labels: tuple[Label, ...] = ()
     named_queries: Mapping[Asset, Mapping[str, NamedQuery]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-
-
-def read_config(paths: Sequence[Path]) -> Config:
-    """All files or none: every problem of every file in one `BadDocument`."""
-    files, problems = [], []
-    for path in paths:
-        try:
-            files.append((path, read_file(documents.read(path), path)))
-        except BadDocument as error:
-            said = str(error)
-            problems.append(said if str(path) in said else f"{path}: {said}")
-    if not problems:
-        try:
-            return merged([config for _, config in files])
-        except BadDocument as error:
-            problems.append(str(error))
-    raise BadDocument("; ".join(problems))
 
 
 def read_file(content: Any, path: Path) -> Config:

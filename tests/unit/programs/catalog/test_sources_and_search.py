@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from modelyard.programs.catalog import documents
-from modelyard.programs.catalog.config import Asset, read_config, read_file
+from modelyard.programs.catalog.config import Asset, Config, read_file
 from modelyard.programs.catalog.documents import BadDocument
 from modelyard.programs.catalog.items import BadEntry, Item, UnknownKey, mcp_server, model
+from modelyard.programs.catalog.library import Library
 from modelyard.programs.catalog.search import filter_options, matches, named_filter
 from modelyard.programs.filter_query import parse
 
@@ -20,6 +21,12 @@ def text(value: str) -> dict[str, str]:
 
 def double(value: float) -> dict[str, object]:
     return {"metadataType": "MetadataDoubleValue", "double_value": value}
+
+
+def read_config(paths: list[Path]) -> Config:
+    library = Library(paths)
+    library.open()
+    return library.snapshot.config
 
 
 def found(items: list[Item], query: str) -> list[str]:
