@@ -20,7 +20,38 @@ RUN MODELYARD_VERSION="${VERSION:?say --build-arg VERSION=..., or build with mak
     && /app/bin/pip install --no-cache-dir --no-deps /dist/*.whl \
     && /app/bin/python -m compileall -q /app
 
-FROM ${PYTHON}
+# The servers of the platform, behind the names that operators call them by: `/model-registry proxy`, `/model-registry catalog`.
+# They need nothing of the plane. `make servers-image` builds it.
+FROM ${PYTHON} AS servers-build
+COPY src/modelyard/local/images/locks/model-registry.txt /model-registry.lock
+RUN python -m venv /app && /app/bin/pip install --no-cache-dir --require-hashes -r /model-registry.lock
+COPY src/modelyard/programs /app/modelyard/programs
+RUN printf '#!/bin/sh\nexec /app/bin/python -I /app/modelyard/programs/__main__.py "$@"\n' > /model-registry \
+    && chmod 0755 /model-registry && /app/bin/python -m compileall -q /app
+
+FROM ${PYTHON} AS servers
+ARG PYTHON
+ARG VERSION
+ARG REVISION=unknown
+ARG CREATED=unknown
+LABEL org.opencontainers.image.title="Modelyard servers" \
+      org.opencontainers.image.description="The REST servers of the model registry and the model catalog" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.created="${CREATED}" \
+      org.opencontainers.image.base.name="${PYTHON}"
+COPY --from=servers-build /app /app
+COPY --from=servers-build /model-registry /model-registry
+# The sample lists, where the catalog's init containers look for lists in an image.
+COPY src/modelyard/programs/catalog/samples/data /app/data
+COPY src/modelyard/programs/catalog/samples/benchmarks /app/benchmarks
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+USER 65532:65532
+ENTRYPOINT ["/model-registry"]
+CMD ["proxy"]
+
+FROM ${PYTHON} AS plane
 ARG PYTHON
 ARG VERSION
 ARG REVISION=unknown

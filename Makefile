@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 STAMP := $(VENV)/.ready
 PYTEST_ARGS ?=
 
-.PHONY: help up test test-real test-e2e test-chaos test-full check docs wheel image base-image locks clean
+.PHONY: help up test test-real test-e2e test-chaos test-full check docs wheel image servers-image base-image locks clean
 help:  ## show the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | sort
 
@@ -52,14 +52,22 @@ wheel: $(STAMP)  ## build the wheel into dist
 	$(PY) -m build --wheel --no-isolation --outdir dist .
 
 IMAGE ?= modelyard
+SERVERS_IMAGE ?= modelyard-servers
 ENGINE ?= $(shell command -v docker || command -v podman)
-image: $(STAMP)  ## build the image of the plane: IMAGE=REGISTRY/modelyard, tagged with the version
+define build_image
 	@test -n "$(ENGINE)" || { echo "needs docker or podman, found none on PATH" >&2; exit 1; }
-	version=$$($(PY) -m tools.version) && $(ENGINE) build \
+	version=$$($(PY) -m tools.version) && $(ENGINE) build --target $(1) \
 	  --build-arg VERSION="$$version" \
 	  --build-arg REVISION="$$(git rev-parse HEAD)" \
 	  --build-arg CREATED="$$(date -u +%Y-%m-%dT%H:%M:%SZ)" \
-	  --tag "$(IMAGE):$$(echo "$$version" | tr + -)" .
+	  --tag "$(2):$$(echo "$$version" | tr + -)" .
+endef
+
+image: $(STAMP)  ## build the image of the plane: IMAGE=REGISTRY/modelyard, tagged with the version
+	$(call build_image,plane,$(IMAGE))
+
+servers-image: $(STAMP)  ## build the image of the registry's and the catalog's servers: SERVERS_IMAGE=REGISTRY/modelyard-servers
+	$(call build_image,servers,$(SERVERS_IMAGE))
 
 base-image: $(STAMP)  ## pin the newest digest of the base image in the Dockerfile
 	$(PY) -m tools.base_image

@@ -79,9 +79,6 @@ def run(args: argparse.Namespace) -> int:
                 print(f"modelyard status: {line}", file=sys.stderr)
         else:
             show(page(seen.roots, seen.strays, broken))
-            state = laptop.read_state() if laptop is not None and only is None else None
-            for sentence in state.off if state is not None else ():
-                show(Text(f"off: {sentence}", style="dim"))
         return 0 if seen.ready and not broken else NOT_READY
 
     async def follow(client: Client, seen: View) -> None:

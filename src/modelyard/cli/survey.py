@@ -14,12 +14,14 @@ from modelyard.kube.errors import ApiError, NotFound, Unreachable
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import generation_of, key_of, status_of, uid_of
 from modelyard.runtime.acting.ownership import OWNER_KIND, OWNER_NAME, OWNER_NAMESPACE, SHARE_PREFIX, Owner
+from modelyard.runtime.declaring.controller import Fixed
 from modelyard.runtime.declaring.operator import Operator
 
 _WORKLOADS = (
     builtin.Deployment, builtin.StatefulSet, builtin.ReplicaSet, builtin.Job, builtin.Pod, builtin.PersistentVolumeClaim,
 )  # fmt: skip
 """Kinds that children make themselves, and that can be broken without belonging to a resource of the platform."""
+_STANDING = (builtin.Deployment, builtin.StatefulSet)
 NO_IMAGE = frozenset(("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"))
 _BAD_WAITS = NO_IMAGE | {"CrashLoopBackOff", "CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 _LINE_LENGTH = 500
@@ -108,6 +110,7 @@ async def view(
                 roots.append(_root(kind, obj, index, events, reports=kind in reporting - foreign))
     strays = []
     if only is None:
+        roots += _standing(index, events, operators)
         namespaces = None if everywhere else _namespaces(operators, roots)
         strays = _strays(index, events, roots, namespaces)
     for node in (node for root in (*roots, *strays) for node in root.walk()):
@@ -150,6 +153,18 @@ def _root(
     elif seen and seen < generation_of(obj):
         node.state, node.ready, node.why = "not ready", False, "no controller has acted on its last change yet"
     return node
+
+
+def _standing(
+    index: dict[str, list[tuple[Kind, Object]]], events: dict[str, list[Object]], operators: Sequence[Operator]
+) -> list[Node]:
+    """What runs for no resource, only because its operator does: the model catalog."""
+    found = []
+    for controller in (controller for operator in operators for controller in operator.controllers):
+        for key in controller.for_.keys if isinstance(controller.for_, Fixed) else ():
+            tracked = index.get(_tracking_text(Owner(controller.name, key).labels), ())
+            found += [_node(kind, obj, index, events) for kind, obj in tracked if kind in _STANDING]
+    return sorted(found, key=lambda node: node.key)
 
 
 def _namespaces(operators: Sequence[Operator], roots: Sequence[Node]) -> set[str]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-PROGRAMS = {"proxy": "modelyard.programs.registry.process"}
+PROGRAMS = {"proxy": "modelyard.programs.registry.process", "catalog": "modelyard.programs.catalog.process"}
 
 
 def main(argv: Sequence[str]) -> int:

@@ -273,6 +273,25 @@ class Cors:
             return {}
         return {"Access-Control-Allow-Origin": allowed, "Access-Control-Expose-Headers": self.exposed, "Vary": "Origin"}
 
+    def around(self, answer: Handler) -> Handler:
+        """The handler with the headers that these origins need."""
+
+        async def with_cors(request: web.BaseRequest) -> web.StreamResponse:
+            preflight = self.preflight(request)
+            if preflight is not None:
+                return preflight
+            if self.refuses(request):
+                return error_response(
+                    403,
+                    "A page of another site may not change anything here; --cors-allowed-origins lets its origin in",
+                )
+            response = await answer(request)
+            if not response.prepared:
+                response.headers.update(self.answer_headers(request))
+            return response
+
+        return with_cors
+
 
 class AccessLog(AbstractAccessLogger):
     """One line a request: method, path, status, time. Never headers, which carry tokens."""

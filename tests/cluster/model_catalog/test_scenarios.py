@@ -21,5 +21,5 @@ def test_no_scenario_is_missing() -> None:
 
 
 def test_what_is_shown_with_pods_is_there() -> None:
-    text = (Path(__file__).parents[2] / "e2e/test_registry_servers.py").read_text()
+    text = (Path(__file__).parents[2] / "e2e/test_catalog_servers.py").read_text()
     assert [test for test in WITH_PODS.values() if f"def {test}(" not in text] == []

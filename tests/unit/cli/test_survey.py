@@ -12,10 +12,14 @@ from greetings_operator.api import GREETING
 from modelyard.cli.survey import Node, UnknownKind, reason, state_of, survey, view
 from modelyard.kube import builtin
 from modelyard.kube.client import Client
-from modelyard.kube.kinds import Kind, Object
+from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.transport import Around, Response, Sent, Transport
 from modelyard.local.apiserver import ApiServer
+from modelyard.operators.parts import build
+from modelyard.runtime.declaring.controller import Controller, Fixed, Owns
+from modelyard.runtime.declaring.desired import Child, Desired
 from modelyard.runtime.declaring.operator import Operator
+from modelyard.runtime.declaring.world import World
 from modelyard.runtime.process.manager import Manager
 from tests.unit.cli.conftest import greeting
 
@@ -212,6 +216,25 @@ async def test_what_belongs_to_a_resource_is_not_shown_a_second_time(server: Api
     await client.create(builtin.Pod, _pod(await client.get(builtin.Deployment, "default", "hi")))
     seen = await view(client, [demo], everywhere=True)
     assert (len(seen.roots), seen.strays) == (1, [])
+
+
+async def test_what_runs_for_no_resource_is_shown_as_well(server: ApiServer) -> None:
+    keeper = Controller("keeper", Fixed((Key("default", "box"),)), owns=[Owns(builtin.Deployment)])
+
+    @keeper.reconcile
+    def reconcile(key: Key, world: World) -> Desired:
+        pods = {"app": "box"}
+        pod = {"containers": [{"name": "main", "image": "x"}]}
+        return Desired([Child(build.deployment("box", "default", labels=pods, replicas=1, selector=pods, pod=pod))])
+
+    made = Operator("keeper", "Keeper", controllers=[keeper])
+    client = server.client()
+    assert (await view(client, [made])).roots == []
+    async with Manager(client, [keeper]) as manager:
+        await manager.idle(quiet=0.05)
+    (root,) = (await view(client, [made])).roots
+    assert (root.title, root.ready) == ("Deployment box", False)
+    assert (await view(client, [made])).strays == []
 
 
 async def test_a_resource_that_no_controller_has_seen_is_not_ready(server: ApiServer, demo: Operator) -> None:

@@ -51,6 +51,8 @@ class DatabaseServer:
     dsn: str
     port: int
     _start: Callable[[], subprocess.Popen[bytes]]
+    _lets_in: Callable[[], bool] = lambda: True
+    """The port of a server may be open a little before it lets anyone in."""
     _process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -58,7 +60,8 @@ class DatabaseServer:
         deadline = time.monotonic() + 60
         while True:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return
+                if self._lets_in():
+                    return
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"{self.type} did not start: exit code {self._process.poll()}")
             time.sleep(0.02)
@@ -126,7 +129,13 @@ def postgres(directory: Path, *, durable: bool = False, tls: Certificates | None
                 cwd=directory,
             )
 
-    return DatabaseServer("postgres", f"postgresql://tests@127.0.0.1:{port}/postgres?sslmode=disable", port, start)
+    def lets_in() -> bool:
+        # The server writes how it fares into the last line of this file.
+        return (data / "postmaster.pid").read_text().split()[-1] == "ready"
+
+    return DatabaseServer(
+        "postgres", f"postgresql://tests@127.0.0.1:{port}/postgres?sslmode=disable", port, start, lets_in
+    )
 
 
 def mysql(directory: Path, *, tls: Certificates | None = None) -> DatabaseServer:

@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping
 
 from modelyard.cli import installation
-from modelyard.cli.laptop.withheld import withheld_settings
 from modelyard.cli.plane import Plane, PlaneOptions
 from modelyard.cli.run import stopped
 from modelyard.kube.builtin import ClusterRole, CustomResourceDefinition, Gateway, Namespace, Pod, StorageClass
@@ -87,7 +86,6 @@ def laptop_settings(environ: Mapping[str, str]) -> dict[str, str]:
         "RAY_GATEWAY_NAMESPACE": HOME,
         # Ray comes up in a few seconds; a cluster's images need longer.
         "RAY_READINESS_DELAY": "1",
-        **withheld_settings(),
     }
 
 

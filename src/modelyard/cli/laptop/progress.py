@@ -86,7 +86,6 @@ class Progress:
             f"  operators   {', '.join(state.operators)}\n"
             f"  gateway     {state.gateway}\n"
             f"{_links(links, layout)}"
-            f"{_off(state)}"
             f"  kubectl     kubectl --kubeconfig {shlex.quote(str(layout.kubeconfig))} get pods -A\n"
             f"  next        modelyard status{layout.argument}\n"
             f"              modelyard down{layout.argument}",
@@ -99,10 +98,6 @@ def _links(links: Mapping[str, str], layout: Layout) -> str:
     lines = [f"{name or 'start page'}: {url}\n" for name, url in sorted(links.items())]
     again = f"              each link works once; for another: modelyard url NAME{layout.argument}\n" if links else ""
     return "".join(f"  {'open' if number == 0 else '':12}{line}" for number, line in enumerate(lines)) + again
-
-
-def _off(state: State) -> str:
-    return "".join(f"  off         {sentence}\n" for sentence in state.off)
 
 
 async def follow_applied(

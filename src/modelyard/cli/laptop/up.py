@@ -28,7 +28,6 @@ from modelyard.cli.files import Document, read_documents
 from modelyard.cli.laptop.join import Wishes, join
 from modelyard.cli.laptop.parts import PARTS, preload, run_part
 from modelyard.cli.laptop.progress import Progress, follow_applied
-from modelyard.cli.laptop.withheld import what_is_off
 from modelyard.cli.manifests import operator_names, operators_argument
 from modelyard.cli.packages import require_laptop
 from modelyard.failure import Failed
@@ -127,7 +126,6 @@ async def _supervise(plan: Plan, *, quiet: bool = False) -> int:
     preload(plan.operators)
     network = addresses.choose(layout)
     state = State(os.getpid(), time.time(), list(plan.operators), plan.platform, gateway=network.gateway_url)
-    state.off = what_is_off(plan.operators, os.environ)
     layout.write_state(state)
     remember(layout)
     # The parts wait for a fresh one: the last one may name a port that is someone else's now.

@@ -9,7 +9,9 @@ from modelyard.local.images.files import Folder, images_directory
 from modelyard.local.images.recipe import Recipe
 
 GROUP = "modelyard.images"
-_OWN = ("mlflow", "model_registry", "postgres", "s3", "rbac_proxy", "http_echo", "ray", "python", "shell")
+_OWN = (
+    "mlflow", "model_registry", "model_metadata", "postgres", "s3", "rbac_proxy", "http_echo", "ray", "python", "shell",
+)  # fmt: skip
 
 
 class NoRecipe(LookupError):

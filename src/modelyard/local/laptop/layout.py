@@ -43,8 +43,6 @@ class State(msgspec.Struct):
     gateway: str = ""
     served: dict[str, str] = {}
     """Routes by name, with their addresses, as they were once everything was ready."""
-    off: list[str] = []
-    """What does not start on a laptop unless it is asked for, each in one sentence."""
     parts: dict[str, int] = {}
     restarts: dict[str, int] = {}
     broken: dict[str, str] = {}

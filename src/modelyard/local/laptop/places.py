@@ -14,7 +14,7 @@ from modelyard.local.laptop.session import login_link
 from modelyard.local.network.published import READERS, Published, settle
 
 DEFAULT_WORKSPACE = "default"
-_BY_COMPONENT = {"model-registry": "ModelRegistry"}
+_BY_COMPONENT = {"model-registry": "ModelRegistry", "model-catalog": "ModelCatalog"}
 """Kinds whose routes may be in another namespace, where no owner can be named: their controllers label them."""
 
 
@@ -35,13 +35,15 @@ class Place:
         return cls(one.name, one.namespace, one.path, owner)
 
     def page(self, workspace: str) -> str:
-        """Where a person begins. MLflow's pages show a workspace, and ask for one if the address names none; a registry has no
-        pages, so that its first list must do."""
+        """Where a person begins. MLflow's pages show a workspace, and ask for one if the address names none; a registry and
+        the catalog have no pages, so that their first list must do."""
         match self.owner:
             case "MLflow":
                 return f"{self.path}#/experiments?workspace={quote(workspace)}"
             case "ModelRegistry":
                 return f"{self.path}api/model_registry/v1alpha3/registered_models"
+            case "ModelCatalog":
+                return f"{self.path}api/model_catalog/v1alpha1/models"
         return self.path
 
 

@@ -99,8 +99,9 @@ def children(wanted: Wanted) -> list[Child]:
             made.append(Child(build.obj(builtin.Group, names.users, labels=names.labels(names.users))))
         made.append(Child(user_binding(names), policy=Policy.RECREATE))
     if facts.gateway:
-        if facts.grants and facts.route_namespace(names.namespace) != names.namespace:
-            made.append(Child(reference_grant(wanted), policy=Policy.ONCE, keep=True, adopt=True))
+        origin = facts.route_namespace(names.namespace)
+        if facts.grants and origin != names.namespace:
+            made.append(Child(reference_grant(origin, names.namespace), policy=Policy.ONCE, keep=True, adopt=True))
         made.append(Child(gateway_route(wanted)))
         made += map(Child, backend_trust(wanted))
     if wanted.http_route:
@@ -188,9 +189,8 @@ def backend_trust(wanted: Wanted) -> list[Object]:
     )
 
 
-def reference_grant(wanted: Wanted) -> Object:
-    """Lets HTTPRoutes of the platform's namespace lead here. It is there once for all registries, and stays."""
-    names = wanted.names
+def reference_grant(source: str, namespace: str) -> Object:
+    """Lets HTTPRoutes of the platform's namespace lead here. It is there once for the catalog and all registries, and stays."""
     labels = {
         "component": COMPONENT,
         "app.kubernetes.io/component": COMPONENT,
@@ -198,13 +198,9 @@ def reference_grant(wanted: Wanted) -> Object:
         "app.kubernetes.io/managed-by": OPERATOR,
         **CREATED_BY,
     }
-    source = {
-        "group": builtin.HTTPRoute.group,
-        "kind": builtin.HTTPRoute.kind,
-        "namespace": wanted.facts.route_namespace(names.namespace),
-    }
-    spec = {"from": [source], "to": [{"group": "", "kind": builtin.Service.kind}]}
-    return build.obj(ReferenceGrant, GRANT, names.namespace, labels, spec=spec)
+    origin = {"group": builtin.HTTPRoute.group, "kind": builtin.HTTPRoute.kind, "namespace": source}
+    spec = {"from": [origin], "to": [{"group": "", "kind": builtin.Service.kind}]}
+    return build.obj(ReferenceGrant, GRANT, namespace, labels, spec=spec)
 
 
 # The proxy

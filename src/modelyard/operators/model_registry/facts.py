@@ -39,6 +39,11 @@ GRANT = "allow-gateway-httproutes"
 ReferenceGrant = builtin.ReferenceGrant
 
 
+def route_namespace(settings: Settings, namespace: str, *, openshift: bool) -> str:
+    """Where the HTTPRoute of a server in that namespace goes."""
+    return settings.route_namespace or (OPENSHIFT_ROUTES if openshift else namespace)
+
+
 def predecessor(settings: Settings) -> Predecessor:
     """Whom we take over from, and where it may run under these settings."""
     return UPSTREAM.also_in(settings.namespace, *settings.predecessor_namespaces)
@@ -197,4 +202,4 @@ class Facts:
 
     def route_namespace(self, namespace: str) -> str:
         """Where the HTTPRoute of a registry in that namespace goes."""
-        return self.settings.route_namespace or (OPENSHIFT_ROUTES if self.openshift else namespace)
+        return route_namespace(self.settings, namespace, openshift=self.openshift)

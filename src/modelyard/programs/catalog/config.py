@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from modelyard.programs.catalog import documents
 from modelyard.programs.catalog.documents import BadDocument
 
 
@@ -58,10 +57,18 @@ class Source:
     def is_enabled(self) -> bool:
         return self.enabled is not False
 
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """What is included. A source of one organization need not repeat its name."""
+        organization = (self.properties or {}).get("allowedOrganization")
+        if not isinstance(organization, str) or not organization:
+            return self.included or ()
+        return tuple(each if "/" in each else f"{organization}/{each}" for each in self.included or ())
+
     def admits(self, name: str) -> bool:
         lower = name.lower()
         excluded = (*(self.excluded or ()), *_texts((self.properties or {}).get("excludedModels")))
-        if self.included and not any(_glob(pattern, lower) for pattern in self.included):
+        if self.included and not any(_glob(pattern, lower) for pattern in self.patterns):
             return False
         return not any(_glob(pattern, lower) for pattern in excluded)
 
@@ -88,23 +95,6 @@ class Config:
     labels: tuple[Label, ...] = ()
     named_queries: Mapping[Asset, Mapping[str, NamedQuery]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-
-
-def read_config(paths: Sequence[Path]) -> Config:
-    """All files or none: every problem of every file in one `BadDocument`."""
-    files, problems = [], []
-    for path in paths:
-        try:
-            files.append((path, read_file(documents.read(path), path)))
-        except BadDocument as error:
-            said = str(error)
-            problems.append(said if str(path) in said else f"{path}: {said}")
-    if not problems:
-        try:
-            return merged([config for _, config in files])
-        except BadDocument as error:
-            problems.append(str(error))
-    raise BadDocument("; ".join(problems))
 
 
 def read_file(content: Any, path: Path) -> Config:

@@ -15,7 +15,7 @@ from modelyard.programs.registry.values import checked
 from modelyard.programs.web import ApiError
 
 Json = dict[str, Any]
-URI_SCHEMES = ("oci", "http", "https", "s3", "gs", "az", "file")
+URI_SCHEMES = ("oci", "http", "https", "s3", "gs", "az", "file", "hf")
 MODEL_ARTIFACT, METRICS_ARTIFACT, TEMPLATE_ARTIFACT = "model-artifact", "metrics-artifact", "template-artifact"
 PERFORMANCE, ACCURACY, SECURITY = "performance-metrics", "accuracy-metrics", "security-metrics"
 _TEXTS = ("description", "readme", "maturity", "provider", "logo", "license", "licenseLink", "libraryName")

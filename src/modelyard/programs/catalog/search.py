@@ -62,7 +62,7 @@ def _artifact_term(query: Query) -> bool:
 
 
 def _some_artifact(item: Item, terms: Sequence[Query]) -> bool:
-    return any(artifact_matches(artifact, term) for artifact in item.artifacts for term in [Both(tuple(terms))])
+    return any(all(artifact_matches(artifact, term) for term in terms) for artifact in item.artifacts)
 
 
 def artifact_matches(artifact: Artifact, query: Query) -> bool:
@@ -173,13 +173,16 @@ def _property_order(rows: Sequence[T], order: str) -> Callable[[T], Any]:
 
     def value(row: T) -> Any:
         if isinstance(row, Item) and about_artifacts:
-            found = [artifact.custom.get(bare) for artifact in row.artifacts]
-            fitting = [each for each in found if isinstance(each, wanted) and not isinstance(each, bool)]
-            return max(fitting, default=None)  # type: ignore[type-var]
+            found: list[Any] = [artifact.custom.get(bare) for artifact in row.artifacts]
+            return max((each for each in found if _fits(each, wanted)), default=None)
         each = row.custom.get(bare)
-        return each if isinstance(each, wanted) and not isinstance(each, bool) else None
+        return each if _fits(each, wanted) else None
 
     return value
+
+
+def _fits(value: object, wanted: tuple[type, ...]) -> bool:
+    return isinstance(value, wanted) and not isinstance(value, bool)
 
 
 def _stored_type(rows: Sequence[Any], name: str) -> tuple[type, ...]:
@@ -252,9 +255,9 @@ def _resolved(query: NamedQuery, filters: Mapping[str, Any]) -> NamedQuery:
     return made
 
 
-def named_filter(query: NamedQuery, items: Sequence[Item], asset: Asset) -> Callable[[Item], bool]:
-    """The named query as a test of one item."""
-    resolved = _resolved(query, filter_options(items, asset, {})["filters"])
+def named_filter(query: NamedQuery, filters: Mapping[str, Any]) -> Callable[[Item], bool]:
+    """The named query as a test of one item; the facets give it its bounds."""
+    resolved = _resolved(query, filters)
     terms = [_named_term(name, term) for name, term in resolved.items()]
     plain = [term for negated, term in terms if not negated]
     negated = [term for negate, term in terms if negate]

@@ -50,23 +50,7 @@ class Registry:
         self._alpha_headers = _sunset_headers(self.alpha_sunset)
 
     def handler(self) -> Handler:
-        answer = answering(self._answer)
-
-        async def with_cors(request: web.BaseRequest) -> web.StreamResponse:
-            preflight = self.cors.preflight(request)
-            if preflight is not None:
-                return preflight
-            if self.cors.refuses(request):
-                return error_response(
-                    403,
-                    "A page of another site may not change anything here; --cors-allowed-origins lets its origin in",
-                )
-            response = await answer(request)
-            if not response.prepared:
-                response.headers.update(self.cors.answer_headers(request))
-            return response
-
-        return with_cors
+        return self.cors.around(answering(self._answer))
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path, query_text = raw_path(request)

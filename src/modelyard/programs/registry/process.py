@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import re
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from aiohttp import web
-
 from modelyard.programs.database import DatabaseDown, Refused, Source, SourceError, Tls, open_database
 from modelyard.programs.database.source import TYPES, DatabaseType, type_of
+from modelyard.programs.listener import Listener, stop_signal
 from modelyard.programs.registry import schema
 from modelyard.programs.registry.app import Registry
 from modelyard.programs.settings import LOGGING, Flag, Settings, UsageError, fail, read_settings
-from modelyard.programs.web import AccessLog, Cors, Handler, JsonServer
+from modelyard.programs.web import Cors
 
 ATTEMPTS = 25
-_STOP_SECONDS = 10
-_LAST_SECONDS = 1
 _DATABASE = "embedmd-database"
 FLAGS = (
     Flag("hostname", "localhost", "address to listen on", short="n"),
@@ -114,51 +109,17 @@ class Server:
     """A listening registry. The port opens at once; until the database is there, every answer is 503."""
 
     def __init__(self, config: Config) -> None:
-        self._config = config
         self.registry = Registry(config.cors, config.alpha_sunset)
         self._database = open_database(config.source)
-        self._runner: web.ServerRunner | None = None
-        self._site: web.TCPSite | None = None
-        self._busy = 0
-        self._quiet = asyncio.Event()
-        self._stopping = False
+        self._listener = Listener(self.registry.handler(), config.host, config.port, log)
 
     @property
     def address(self) -> str:
-        assert self._runner is not None
-        host, port = self._runner.addresses[0][:2]
-        return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        return self._listener.address
 
     async def start(self) -> None:
         """Opens the port."""
-        server = JsonServer(
-            self._counted(self.registry.handler()),
-            access_log=log,
-            access_log_class=AccessLog,
-            keepalive_timeout=75,
-            # The longest filter, with each of its bytes escaped.
-            max_line_size=64 * 1024,
-        )
-        self._runner = web.ServerRunner(server, shutdown_timeout=_LAST_SECONDS)
-        await self._runner.setup()
-        self._site = web.TCPSite(self._runner, self._config.host, self._config.port, reuse_address=True, backlog=512)
-        await self._site.start()
-
-    def _counted(self, handler: Handler) -> Handler:
-        """Knows whether requests are being answered, and closes their connections once the server stops."""
-
-        async def answer(request: web.BaseRequest) -> web.StreamResponse:
-            self._busy += 1
-            try:
-                response = await handler(request)
-            finally:
-                self._busy -= 1
-                self._quiet.set()
-            if self._stopping:
-                response.force_close()
-            return response
-
-        return answer
+        await self._listener.open()
 
     async def connect(self, *, pause: float = 1) -> None:
         """Waits for the database and makes its tables. Raises `Alert` where waiting does not help, or has not helped."""
@@ -180,25 +141,13 @@ class Server:
 
     async def stop(self) -> None:
         """Takes no new requests, finishes the ones it has, closes the database."""
-        self._stopping = True
-        if self._runner is not None and self._site is not None:
-            await self._site.stop()
-            # The framework drops what still comes of a body once it closes connections, so the requests are waited for before.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_STOP_SECONDS):
-                    while self._busy:
-                        self._quiet.clear()
-                        await self._quiet.wait()
-            await self._runner.cleanup()
+        await self._listener.close()
         await asyncio.to_thread(self._database.close)
 
 
 async def serve(config: Config) -> int:
     """Runs until SIGTERM or SIGINT; gives the exit code."""
-    loop = asyncio.get_running_loop()
-    stopped = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
+    stopped = stop_signal()
     server = Server(config)
     try:
         await server.start()

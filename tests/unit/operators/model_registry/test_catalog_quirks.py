@@ -24,6 +24,7 @@ from modelyard.operators.model_registry.catalog.sources import (
 )
 from modelyard.operators.model_registry.config import Settings
 from modelyard.operators.model_registry.operator import operator
+from modelyard.operators.parts.network import BackendTLSPolicy
 from modelyard.operators.parts.platform import Auth
 from modelyard.operators.parts.references import CONFIG_DIGEST
 from modelyard.runtime.declaring.controller import Owns, Watch
@@ -274,3 +275,43 @@ def test_the_lists_that_come_with_it() -> None:
         ("Red Hat Agents", "Agent templates"),
     ]
     assert set(lists["namedQueries"]) == {"default-performance-filters"}
+
+
+def test_the_gateway_leads_to_the_catalog_where_its_domain_is_known() -> None:
+    made = ground(served=(builtin.HTTPRoute, BackendTLSPolicy), gateway_domain="g.example.com:8443")
+    made.settle()
+    route = made.cluster.get(builtin.HTTPRoute, Key(NS, NAME)) or {}
+    (rule,) = route["spec"]["rules"]
+    assert rule["matches"] == [{"path": {"type": "PathPrefix", "value": "/catalog/"}}]
+    assert rule["backendRefs"] == [
+        {"group": "", "kind": "Service", "name": NAME, "namespace": NS, "port": 8443, "weight": 1}
+    ]
+    service = made.cluster.get(builtin.Service, Key(NS, NAME)) or {}
+    address = service["metadata"]["annotations"]["routing.opendatahub.io/external-address-rest"]
+    assert address == "g.example.com:8443/catalog"
+    assert made.cluster.get(BackendTLSPolicy, Key(NS, NAME)) is None, "nobody knows yet who signs the certificate"
+    certificate = secret(name="model-catalog-kube-rbac-proxy") | {"data": {"ca.crt": base64.b64encode(b"CA").decode()}}
+    made.cluster.put(certificate)
+    made.settle()
+    trust = made.cluster.get(BackendTLSPolicy, Key(NS, NAME)) or {}
+    assert trust["spec"]["validation"]["hostname"] == f"{NAME}.{NS}.svc"
+    bundle = made.cluster.get(builtin.ConfigMap, Key(NS, "model-catalog-serving-ca")) or {}
+    assert bundle["data"] == {"ca.crt": "CA"}
+
+
+def test_without_the_gateways_domain_nothing_of_it_is_made() -> None:
+    made = ground(served=(builtin.HTTPRoute, BackendTLSPolicy))
+    made.settle()
+    assert made.cluster.get(builtin.HTTPRoute, Key(NS, NAME)) is None
+
+
+def test_a_route_in_the_platforms_namespace_is_let_in() -> None:
+    made = ground(
+        served=(builtin.HTTPRoute, builtin.ReferenceGrant), gateway_domain="g.example.com", route_namespace="platform"
+    )
+    made.settle()
+    assert made.cluster.get(builtin.HTTPRoute, Key("platform", NAME)) is not None
+    grant = made.cluster.get(builtin.ReferenceGrant, Key(NS, "allow-gateway-httproutes")) or {}
+    assert grant["spec"]["from"][0]["namespace"] == "platform"
+    made.settle()
+    assert made.cluster.get(builtin.ReferenceGrant, Key(NS, "allow-gateway-httproutes")) == grant

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from modelyard.programs.catalog import documents
-from modelyard.programs.catalog.config import Asset, read_config, read_file
+from modelyard.programs.catalog.config import Asset, Config, read_file
 from modelyard.programs.catalog.documents import BadDocument
 from modelyard.programs.catalog.items import BadEntry, Item, UnknownKey, mcp_server, model
+from modelyard.programs.catalog.library import Library
 from modelyard.programs.catalog.search import filter_options, matches, named_filter
 from modelyard.programs.filter_query import parse
 
@@ -20,6 +21,12 @@ def text(value: str) -> dict[str, str]:
 
 def double(value: float) -> dict[str, object]:
     return {"metadataType": "MetadataDoubleValue", "double_value": value}
+
+
+def read_config(paths: list[Path]) -> Config:
+    library = Library(paths)
+    library.open()
+    return library.snapshot.config
 
 
 def found(items: list[Item], query: str) -> list[str]:
@@ -145,6 +152,6 @@ def test_a_named_query_returns_each_server_once() -> None:
     good = mcp_server({"name": "good", "securityIndicators": flags, "tools": [{"name": "t"}]}, "s")
     bad = mcp_server({"name": "bad", "securityIndicators": flags | {"sast": False}}, "s")
     query = {name: {"operator": "=", "value": True} for name in flags}
-    passes = named_filter(query, [good, bad], Asset.MCP_SERVERS)
+    passes = named_filter(query, filter_options([good, bad], Asset.MCP_SERVERS, {})["filters"])
     assert [item.name for item in (good, bad) if passes(item)] == ["good"]
     assert good.doc["toolCount"] == 1

@@ -20,7 +20,7 @@ from modelyard.programs.database.source import DatabaseType
 from modelyard.programs.registry.kinds import FAMILIES, LINKS
 from modelyard.programs.registry.process import Config, Server
 from modelyard.programs.web import Cors
-from tests.unit.programs.databases import DatabaseServer, mysql, postgres, running
+from tests.unit.programs.databases import DatabaseServer
 
 Json = dict[str, Any]
 
@@ -88,18 +88,6 @@ class Api:
         answer = await self.get(path, filterQuery=query, **parameters)
         assert answer.status == 200, answer.body
         return answer.names
-
-
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[DatabaseServer]:
-    with running(postgres) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def mysql_server() -> Iterator[DatabaseServer]:
-    with running(mysql) as server:
-        yield server
 
 
 @pytest.fixture(params=["sqlite", "postgres", "mysql"])

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Object
 from modelyard.operators.model_registry.catalog import sources
+from modelyard.operators.model_registry.children import reference_grant
 from modelyard.operators.model_registry.config import Settings
 from modelyard.operators.model_registry.facts import (
     CREATED_BY,
@@ -18,11 +19,12 @@ from modelyard.operators.model_registry.facts import (
     NAMESPACE_LABEL,
     OPERATOR,
     REQUIRED_SCC,
+    route_namespace,
 )
 from modelyard.operators.parts import build, postgres, rbac_proxy, security
 from modelyard.operators.parts.images import pull_policy
 from modelyard.operators.parts.missing_references import Missing
-from modelyard.operators.parts.network import network_policy, route, tcp
+from modelyard.operators.parts.network import backend_tls, http_route, network_policy, path_rule, route, tcp
 from modelyard.operators.parts.references import digest_annotation
 from modelyard.operators.parts.storage import kept_claim
 from modelyard.runtime.declaring.desired import Child, Policy
@@ -39,6 +41,8 @@ AUTH_DELEGATOR = "model-catalog-auth-delegator"
 ROUTE = "model-catalog-https"
 ROUTE_POLICY = "model-catalog-https-route"
 PROXY_POLICY = "model-catalog-proxy"
+SERVING_CA = "model-catalog-serving-ca"
+GATEWAY_PATH = "/catalog/"
 COOKIE_SECRET = "model-catalog-oauth-cookie-secret"
 PORT = 8443
 SERVER_PORT = 8080
@@ -69,10 +73,20 @@ class CatalogFacts:
     """What the server reads at start and the cluster does not have."""
     health: str = ""
     """Why the catalog is not available; empty where it is."""
+    gateway: bool = False
+    """HTTPRoutes are served, and we know the Gateway's domain."""
+    grants: bool = False
+    """ReferenceGrants are served, and the namespace has none of ours."""
+    serving_ca: str = ""
+    """The authority behind the proxy's certificate, in base64; empty where a gateway need not be told."""
 
     @property
     def namespace(self) -> str:
         return self.settings.namespace
+
+    @property
+    def route_namespace(self) -> str:
+        return route_namespace(self.settings, self.namespace, openshift=self.openshift)
 
 
 def labels(instance: str = NAME, component: str = NAME, name: str = NAME) -> dict[str, str]:
@@ -120,6 +134,8 @@ def children(facts: CatalogFacts, missing: Sequence[str]) -> list[Child]:
     ]
     if facts.openshift:
         made.append(_child(catalog_route(facts), facts))
+    if facts.gateway:
+        made += gateway_children(facts)
     return made
 
 
@@ -255,7 +271,9 @@ def _proxy(facts: CatalogFacts) -> Object:
 
 
 def service(facts: CatalogFacts) -> Object:
-    address = {EXTERNAL_ADDRESS: f"{NAME}.{facts.domain}:443"} if facts.domain else {}
+    host = f"{NAME}.{facts.domain}:443" if facts.domain else ""
+    outside = f"{facts.settings.gateway_domain}{GATEWAY_PATH.rstrip('/')}" if facts.gateway else host
+    address = {EXTERNAL_ADDRESS: outside} if outside else {}
     return build.service(
         NAME,
         facts.namespace,
@@ -277,6 +295,31 @@ def catalog_route(facts: CatalogFacts) -> Object:
         host=f"{NAME}.{facts.domain}" if facts.domain else None,
         labels=labels(ROUTE),
     )
+
+
+def gateway_children(facts: CatalogFacts) -> list[Child]:
+    """The way in through the platform's Gateway, and how that checks the proxy's certificate."""
+    settings, origin = facts.settings, facts.route_namespace
+    rule = path_rule(GATEWAY_PATH, NAME, PORT, rewrite="/")
+    rule["backendRefs"][0]["namespace"] = facts.namespace
+    way = http_route(
+        NAME,
+        origin,
+        gateway=settings.gateway_name,
+        gateway_namespace=settings.gateway_namespace,
+        rules=[rule],
+        labels=labels(),
+    )
+    made = [Child(way)]
+    if facts.grants and origin != facts.namespace:
+        made.append(Child(reference_grant(origin, facts.namespace), Policy.ONCE, keep=True, adopt=True))
+    if facts.serving_ca:
+        host = f"{NAME}.{facts.namespace}.svc"
+        trust = backend_tls(
+            NAME, facts.namespace, host=host, ca=facts.serving_ca, bundle=SERVING_CA, labels=labels(SERVING_CA)
+        )
+        made += [_child(each, facts) for each in trust]
+    return made
 
 
 def policy(facts: CatalogFacts) -> Object:

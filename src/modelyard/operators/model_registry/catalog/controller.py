@@ -17,16 +17,17 @@ from modelyard.kube.objects import (
     spec_of,
 )
 from modelyard.kube.openshift import MARKS, is_openshift
-from modelyard.kube.secrets import encoded
+from modelyard.kube.secrets import encoded, encoded_value_of
 from modelyard.operators.model_registry.catalog import children as made
 from modelyard.operators.model_registry.catalog import sources
 from modelyard.operators.model_registry.catalog.children import DATABASE, NAME, SECRET_KEYS, CatalogFacts
 from modelyard.operators.model_registry.config import Settings
-from modelyard.operators.model_registry.facts import CREATED_BY, predecessor
+from modelyard.operators.model_registry.facts import CREATED_BY, GRANT, ReferenceGrant, predecessor
 from modelyard.operators.parts import rbac_proxy
 from modelyard.operators.parts.availability import rollout
 from modelyard.operators.parts.mappings import fixed
 from modelyard.operators.parts.missing_references import Need, lasting_digest, missing
+from modelyard.operators.parts.network import BackendTLSPolicy
 from modelyard.operators.parts.ownership import is_foreign
 from modelyard.operators.parts.platform import AUTH_NAME, Auth, ClusterIngress, cluster_domain
 from modelyard.operators.parts.references import digest
@@ -64,13 +65,16 @@ def catalog_controller(settings: Settings) -> Controller:
             Owns(builtin.RoleBinding, labels=CREATED_BY, namespace=where),
             Owns(builtin.NetworkPolicy, labels=CREATED_BY, namespace=where),
             Owns(builtin.Route, labels=CREATED_BY, namespace=where, optional=True),
+            Owns(builtin.HTTPRoute, labels=CREATED_BY, optional=True),
+            Owns(ReferenceGrant, namespace=where, optional=True),
+            Owns(BackendTLSPolicy, labels=CREATED_BY, namespace=where, optional=True),
         ],
         watches=[
             # What users made carries no label of ours: it is a source by its label, or has a name that counts.
             Watch(builtin.ConfigMap, to=wake, labels=sources.SOURCE_LABEL, namespace=where),
             Watch(builtin.Secret, to=wake, labels=sources.SOURCE_LABEL, namespace=where),
             *(Watch(builtin.ConfigMap, to=wake, name=name, namespace=where) for name in _NAMED_MAPS),
-            *(Watch(builtin.Secret, to=wake, name=name, namespace=where) for name in (DATABASE, made.COOKIE_SECRET)),
+            *(Watch(builtin.Secret, to=wake, name=name, namespace=where) for name in _NAMED_SECRETS),
             Watch(Auth, to=wake, optional=True),
             Watch(PlatformRegistry, to=wake, optional=True),
             Watch(ClusterIngress, to=wake, optional=True),
@@ -96,6 +100,7 @@ _GRANTED = (
 """What the roles that we bind grant, too: the API lets nobody grant what they do not have."""
 
 
+_NAMED_SECRETS = (DATABASE, made.COOKIE_SECRET, made.SERVING_CERT_SECRET)
 _NAMED_MAPS = (*sources.USER_TEXTS, sources.LEGACY_DEFAULTS)
 
 
@@ -233,8 +238,17 @@ def observe(settings: Settings, world: World) -> CatalogFacts:
         storage_class=class_of(claim, world),
         digest=lasting_digest(read, running, lacking),
         missing=() if settings.catalog_database else lacking,
+        gateway=bool(settings.gateway_domain) and world.serves(builtin.HTTPRoute),
+        grants=world.serves(ReferenceGrant) and world.get(ReferenceGrant, namespace, GRANT) is None,
+        serving_ca=_serving_ca(namespace, world),
         health="" if state.available else state.message or "the Deployment is not available yet",
     )
+
+
+def _serving_ca(namespace: str, world: World) -> str:
+    if not world.serves(BackendTLSPolicy):
+        return ""
+    return encoded_value_of(world.get(builtin.Secret, namespace, made.SERVING_CERT_SECRET), "ca.crt")
 
 
 def _platform(world: World) -> Object | None:
