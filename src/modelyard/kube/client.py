@@ -8,7 +8,7 @@ import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -53,8 +53,7 @@ class Page:
     continue_: str
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
+class WatchEvent(NamedTuple):
     """`ADDED`, `MODIFIED`, `DELETED` or `BOOKMARK`, with the object as the API sent it."""
 
     type: str

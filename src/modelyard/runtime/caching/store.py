@@ -89,6 +89,9 @@ class Store:
         """The entries with an owner reference to that object."""
         return self._found(self._by_owner.keys(uid))
 
+    def keys_by_owner(self, uid: str) -> builtins.list[Key]:
+        return self._by_owner.keys(uid)
+
     def by_manager(self, manager: str) -> builtins.list[Entry]:
         """The entries on which that field manager holds fields (of the managers whose fields are kept)."""
         return self._found(self._by_manager.keys(manager))
