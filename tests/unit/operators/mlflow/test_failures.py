@@ -11,7 +11,7 @@ import pytest
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Object
 from modelyard.kube.objects import name_of
-from modelyard.operators.mlflow.api import DEFINITIONS, MLFLOW_OPERATOR
+from modelyard.operators.mlflow.api import MLFLOW_OPERATOR
 from modelyard.operators.mlflow.facts import FORCE_MIGRATE
 from modelyard.operators.mlflow.module import MODULE_NAME
 from modelyard.operators.mlflow.namespace_rbac import EDIT, VIEW, WORKSPACE
@@ -30,7 +30,7 @@ MINE = "quay.io/me/mlflow:mine"
 
 @pytest.fixture
 def scene() -> MLflowScene:
-    return MLflowScene(MemoryGround(DEFINITIONS))
+    return MLflowScene.in_memory()
 
 
 def events(scene: MLflowScene, reason: str) -> list[EventNote]:
