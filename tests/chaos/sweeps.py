@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping,
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import looptime
 
@@ -32,6 +32,8 @@ from modelyard.runtime.acting.engine import Engine
 from modelyard.runtime.acting.ownership import POLICY, owner_keys
 from modelyard.runtime.declaring.controller import Controller
 from modelyard.runtime.declaring.desired import Desired
+from modelyard.runtime.declaring.operator import Operator
+from modelyard.runtime.declaring.services import Services
 from modelyard.runtime.declaring.world import World
 from modelyard.runtime.process.lease import LeaseSettings
 from modelyard.runtime.process.manager import Manager
@@ -66,6 +68,14 @@ _VOLATILE_FIELDS = (
 )  # fmt: skip
 
 
+class Fake(Protocol):
+    """A service beyond the API, as a story plays it: it outlives the process that talks to it."""
+
+    def state(self) -> Object:
+        """What must end as if nothing had happened."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class SweptScenario:
     """What happens, in steps; after each one the cluster comes to rest."""
@@ -91,6 +101,10 @@ class SweptScenario:
     """Controllers that play more of the rest of the cluster than Deployments; no fault is between them and the API."""
     others: Callable[[], Sequence[Controller]] = list
     """Controllers of other operators that run in the same process and have nothing to do."""
+    fakes: Callable[[], Mapping[str, Fake]] = dict
+    """Services beyond the API, by name: made once for each play."""
+    operator: Callable[[Services], Operator] | None = None
+    """Builds what `controllers` names, and its background work, for a process that talks to these services."""
     sampled: bool = False
     """Every point is played only with `CHAOS=everything`."""
 
@@ -110,15 +124,20 @@ class Stage:
     transports: dict[int, FaultyTransport] = field(default_factory=dict)
     masks_used: set[tuple[str, str]] = field(default_factory=set)
 
+    def __post_init__(self) -> None:
+        self.fakes = self.story.fakes()
+
     def start(self, fault: Fault | None = None, *, name: str = "plane") -> Manager:
         transport = FaultyTransport(self.server.transport(agent=name), fault or Fault())
         lease = LeaseSettings("plane", "default") if self.story.lease else None
+        own = self.story.operator(Services(**self.fakes)) if self.story.operator else None
         manager = Manager(
             Client(transport),
-            [*self.story.controllers(), *self.story.others()],
+            [*(own.controllers if own else self.story.controllers()), *self.story.others()],
             clock=clock,
             lease=lease,
             identity=name,
+            background=own.background if own else (),
         )
         manager.start()
         self.managers.append(manager)
@@ -168,7 +187,7 @@ class Stage:
                 ours = key.name != "kube-root-ca.crt" and not key.namespace.startswith("kube-")
                 if ours and (kind, key) not in foreign:
                     found[str(kind), key] = self._comparable(kind, obj)
-        return found
+        return found | {("service", Key("", name)): fake.state() for name, fake in self.fakes.items()}
 
     def _comparable(self, kind: Kind, obj: Object) -> Object:
         metadata = {k: v for k, v in metadata_of(obj).items() if k not in _VOLATILE_METADATA}
