@@ -25,7 +25,7 @@ from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import annotations_of, generation_of, key_of, metadata_of
 from modelyard.kube.times import format_time
 from modelyard.kube.transport import resource_of
-from modelyard.kube.workload_status import job_succeeded, replicas_status
+from modelyard.kube.workload_status import status_when_well
 from modelyard.local.apiserver import ApiServer
 from modelyard.local.apiserver.requests.journal import WRITES
 from modelyard.runtime.acting.engine import Engine
@@ -258,31 +258,24 @@ def virtually(work: Coroutine[Any, Any, T]) -> T:
         gc.enable()
 
 
-def _workloads() -> Controller:
-    """Plays the Deployment controller: whatever is asked for is available."""
-    controller = Controller("workloads", Deployment, field_manager="modelyard-test-workloads")
+def workloads(kind: Kind) -> Controller:
+    """Plays the controller of Deployments, StatefulSets or Jobs: whatever is asked for is available, or succeeds."""
+    controller = Controller(kind.plural, kind, field_manager=f"modelyard-test-{kind.plural}")
 
     @controller.reconcile
-    def reconcile(obj: Object, world: World) -> Desired:
-        return Desired(status=lambda resource, live: replicas_status(resource))
+    def reconcile(workload: Object, world: World) -> Desired:
+        return Desired(status=status_when_well(workload, ended=format_time(START)))
 
     return controller
 
 
 def succeeding_jobs() -> Controller:
-    """Plays the Job controller: every Job succeeds."""
-    controller = Controller("jobs", Job, field_manager="modelyard-test-jobs")
-
-    @controller.reconcile
-    def reconcile(job: Object, world: World) -> Desired:
-        return Desired(status=job_succeeded(format_time(START)))
-
-    return controller
+    return workloads(Job)
 
 
 def ground(story: SweptScenario) -> list[Controller]:
     """What plays the rest of the cluster."""
-    return [_workloads(), *story.ground()]
+    return [workloads(Deployment), *story.ground()]
 
 
 async def play(
