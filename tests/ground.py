@@ -139,8 +139,6 @@ class Ground(ABC):
         assert found is not None
         return found
 
-    # The part of the workload controllers
-
     async def deployment_ready(self, name: str, *, since: str = LONG_AGO) -> None:
         """All pods of a Deployment are up and up to date."""
         await self.deployment_has(name, since=since)

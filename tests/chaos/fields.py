@@ -123,8 +123,6 @@ class FieldSweep:
                 fitting = (text for text in _TEXTS if re.search(pattern, text) and len(text) >= low and text != base)
                 return next(fitting)
 
-    # Playing
-
     def run(self, *, sample: int = 40) -> None:
         """All changes where the story is swept in full, else an even sample; a smaller one among all operators."""
         changes = self.changes()

@@ -363,9 +363,6 @@ def namespace(name: str) -> tuple[Kind, Object]:
     return Namespace, {"metadata": {"name": name}}
 
 
-# The sweeps
-
-
 @dataclass(frozen=True)
 class Baseline:
     """How a story goes when nothing goes wrong."""

@@ -112,8 +112,6 @@ class Client:
     async def close(self) -> None:
         await self.transport.close()
 
-    # Reading
-
     async def get(self, kind: Kind, namespace: str, name: str, *, subresource: str = "") -> Object:
         return await self.object("GET", kind.path(namespace, _named(kind, name), subresource))
 
@@ -232,8 +230,6 @@ class Client:
                     raise error_from_response(500, raw, "GET", kind.path(namespace))
                 yield WatchEvent(event.type, raw)
 
-    # Writing
-
     async def create(
         self,
         kind: Kind,
@@ -332,8 +328,6 @@ class Client:
         options = _delete_options(propagation, grace, dry_run, {})
         await self.object("DELETE", kind.path(namespace), query=_selection(labels, fields), body=options)
 
-    # Pods
-
     async def logs(
         self,
         namespace: str,
@@ -383,8 +377,6 @@ class Client:
             self.transport, namespace, pod, command, container=container, stdin=stdin, timeout=timeout
         )
 
-    # The server itself
-
     async def discover(self) -> set[Kind]:
         """Every kind that the API serves, in every served version."""
         return (await self.survey()).kinds
@@ -395,8 +387,6 @@ class Client:
 
     async def version(self) -> Object:
         return await self.object("GET", "/version")
-
-    # Raw requests
 
     async def object(
         self,

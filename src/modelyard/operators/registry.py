@@ -41,7 +41,7 @@ SHARED: Mapping[str, str] = MappingProxyType(
 
 
 class UnknownOperator(ValueError):
-    """There is no operator of this name; the message lists those that there are."""
+    """There is no operator of this name; the message lists those that exist."""
 
 
 class BadOperator(ValueError):

@@ -118,7 +118,7 @@ class PodWorker:
         self._wake.set()
 
     def gone(self) -> None:
-        """The pod's object is no more (a forced deletion): end it now."""
+        """The pod's object is gone (a forced deletion): end it now."""
         self._gone = True
         self._kill_all()
         self._wake.set()

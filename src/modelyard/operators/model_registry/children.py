@@ -207,9 +207,6 @@ def reference_grant(wanted: Wanted) -> Object:
     return build.obj(ReferenceGrant, GRANT, names.namespace, labels, spec=spec)
 
 
-# The proxy
-
-
 def proxy_objects(wanted: Wanted) -> list[Child]:
     """What the proxy needs besides its container, and the way to it. Nothing else reaches the pods."""
     names = wanted.names
@@ -256,9 +253,6 @@ def _policy(wanted: Wanted, name: str, rule: Object) -> Object:
         ingress=[{**rule, "ports": tcp(wanted.service_port)}],
         types=("Ingress",),
     )
-
-
-# The generated database
 
 
 def credentials(wanted: Wanted, password: str) -> Child:

@@ -231,8 +231,6 @@ class ApiCluster:
     def contributions(self, kind: Kind, manager: str) -> builtins.list[Key]:
         return [entry.key for entry in self.shared.caches.by_manager(kind, manager)]
 
-    # The API itself
-
     async def read(self, kind: Kind, key: Key, manager: str) -> Seen | None:
         obj = await self.shared.client.find(kind, key.namespace, key.name)
         return None if obj is None else Seen(obj, managed_by(obj, manager))

@@ -69,8 +69,6 @@ class Store:
     def __iter__(self) -> Iterator[Entry]:
         return iter(list(self._entries.values()))
 
-    # Reading
-
     def get(self, key: Key) -> Entry | None:
         return self._entries.get(key)
 
@@ -115,8 +113,6 @@ class Store:
             return False
         return not chosen.labels or parse_labels(chosen.labels).matches(entry.labels)
 
-    # Following
-
     def subscribe(self, handler: Handler) -> None:
         """Calls `handler` for everything that is there, and from now on for every change."""
         self._handlers.append(handler)
@@ -153,8 +149,6 @@ class Store:
 
     async def wait_lost(self, key: Key, uid: str, timeout: float) -> bool:
         return await self.wait_until(lambda: self.has_lost(key, uid), timeout)
-
-    # Being fed
 
     def replace(self, entries: Iterable[Entry], resource_version: str) -> None:
         fresh = {entry.key: entry for entry in entries}

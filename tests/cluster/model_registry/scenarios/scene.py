@@ -98,8 +98,6 @@ class RegistryScene(stories.Scene):
                 await self.ground.delete(REGISTRY, name, namespace=namespace)
                 await self.ground.gone(REGISTRY, name, namespace=namespace)
 
-    # What the rest of the cluster does
-
     async def deployment_up(self, name: str = "mr", since: str = LONG_AGO) -> None:
         await self.ground.until(builtin.Deployment, name)
         await self.ground.deployment_ready(name, since=since)
@@ -156,8 +154,6 @@ class RegistryScene(stories.Scene):
         admitted = {"type": "Admitted", "status": "True"}
         ingress = [{"host": "x", "conditions": [admitted]}]
         await self.ground.edit(builtin.Route, route, lambda obj: obj.update(status={"ingress": ingress}))
-
-    # What is there
 
     async def says(self, type: str, start: str, name: str = "mr", **expected: Any) -> None:
         """Until a condition is as expected and its message begins like this."""
