@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bench.measure import compile_modules, cpu_seconds, pss_mb
 from modelyard.kube.kinds import Object
-from modelyard.local.kubelet import keeper
+from modelyard.local.kubelet.processes import keeper
 
 QUICKSTART = Path(__file__).parents[1] / "examples" / "quickstart.yaml"
 

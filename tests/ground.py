@@ -140,17 +140,17 @@ class Ground(ABC):
         assert found is not None
         return found
 
-    # The part of the workload controllers
-
-    async def deployment_ready(self, name: str) -> None:
+    async def deployment_ready(self, name: str, *, since: str = LONG_AGO) -> None:
         """All pods of a Deployment are up and up to date."""
-        await self.deployment_has(name)
+        await self.deployment_has(name, since=since)
 
-    async def deployment_has(self, name: str, pods: int | None = None, *, ready: int | None = None) -> None:
+    async def deployment_has(
+        self, name: str, pods: int | None = None, *, ready: int | None = None, since: str = LONG_AGO
+    ) -> None:
         """A Deployment's controller reports that many pods; all that are asked for, where no number is given."""
         deployment = await self.find(builtin.Deployment, name)
         assert deployment is not None
-        await self.set_status(builtin.Deployment, name, replicas_status(deployment, pods, ready, since=LONG_AGO))
+        await self.set_status(builtin.Deployment, name, replicas_status(deployment, pods, ready, since=since))
 
     async def job_succeeds(self, name: str) -> None:
         await self.set_status(builtin.Job, name, job_succeeded("2026-01-01T11:50:00Z"))

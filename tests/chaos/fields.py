@@ -10,7 +10,7 @@ import asyncio
 import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from modelyard.kube.client import Client
@@ -22,6 +22,7 @@ from modelyard.kube.objects import conditions_of, spec_of
 from modelyard.local.apiserver import ApiServer
 from modelyard.runtime.process.manager import Manager
 from tests.chaos.amount import FULL
+from tests.chaos.subject import among_all
 from tests.chaos.sweeps import Snapshot, Stage, SweptScenario, clock, ground, prepare, virtually
 
 _TEXTS = ("sample", "5m", "30d", "0 3 * * *", "Sample", "1.5h", "http://sample", "a=b")
@@ -122,13 +123,17 @@ class FieldSweep:
                 fitting = (text for text in _TEXTS if re.search(pattern, text) and len(text) >= low and text != base)
                 return next(fitting)
 
-    # Playing
-
     def run(self, *, sample: int = 40) -> None:
-        """All changes with `CHAOS=full`, else an even sample."""
+        """All changes where the story is swept in full, else an even sample; a smaller one among all operators."""
         changes = self.changes()
-        step = 1 if FULL else max(1, len(changes) // sample)
+        few = sample // (5 if FULL else 10)
+        most = len(changes) if self.story.every_point else few if self.story.sampled else sample
+        step = max(1, len(changes) // most)
         virtually(self._run(changes[::step]))
+
+    def among_all(self) -> FieldSweep:
+        """The same sweep with all operators loaded."""
+        return replace(self, story=among_all(self.story))
 
     async def _run(self, changes: Sequence[Change]) -> None:
         left, problems = list(reversed(changes)), []

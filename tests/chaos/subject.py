@@ -13,10 +13,11 @@ from modelyard.kube import builtin
 from modelyard.kube.client import Client
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import is_deleting
-from modelyard.operators.registry import BUILT, load
+from modelyard.operators.registry import BUILT, build, load
 from modelyard.runtime.declaring.controller import Controller
-from modelyard.runtime.declaring.operator import Operator
-from tests.chaos.sweeps import Step, SweptScenario
+from modelyard.runtime.declaring.operator import BuildOperator, Operator
+from modelyard.runtime.declaring.services import Services
+from tests.chaos.sweeps import Fake, Step, SweptScenario
 
 DATA = (builtin.Secret, builtin.PersistentVolumeClaim)
 """Kinds whose children hold data: nobody gets them back when they are deleted."""
@@ -26,7 +27,8 @@ DATA = (builtin.Secret, builtin.PersistentVolumeClaim)
 class Subject:
     """What the sweeps have to know of an operator; all else is read from its declarations."""
 
-    operator: Callable[[Mapping[str, str]], Operator]
+    operator: BuildOperator
+    """The function of its entry point."""
     kind: Kind | None = None
     """The custom resource; an operator that runs without one needs stories with steps of their own."""
     key: Key = field(default_factory=lambda: Key("", ""))
@@ -44,7 +46,9 @@ class Subject:
     masked: Mapping[tuple[str, str], str] = field(default_factory=dict)
     passing: Sequence[Kind] = ()
     outside: Callable[[], Sequence[Controller]] = list
-    """Fakes of what is outside: controllers that play the rest of the cluster."""
+    """Controllers that play the rest of the cluster."""
+    services: Callable[[], Mapping[str, Fake]] = dict
+    """Fakes of the services beyond the API that the operator asks for."""
 
     def made(self, **spec: Any) -> Step:
         """The resource is as given here on top of the valid spec, and nothing else. None leaves a field out."""
@@ -68,10 +72,12 @@ class Subject:
 
     def story(self, name: str, *steps: Step, **changes: Any) -> SweptScenario:
         """With the operator alone. Without steps: the resource is made, deleted, and made again."""
-        operator = self.operator(self.environ)
+        operator = self._built(Services(**self.services()))
         told = SweptScenario(
             name=name,
-            controllers=lambda: list(self.operator(self.environ).controllers),
+            controllers=lambda: list(self._built(Services(**self.services())).controllers),
+            fakes=self.services,
+            operator=self._built if self.services().keys() else None,
             definitions=operator.definitions,
             steps=steps or (self.made(), self.deleted, self.made()),
             served=self.served,
@@ -83,6 +89,11 @@ class Subject:
             ground=self.outside,
         )
         return replace(told, **changes)
+
+    def _built(self, services: Services) -> Operator:
+        made = build(self.operator, self.environ, services)
+        assert isinstance(made, Operator)
+        return made
 
 
 def among_all(story: SweptScenario) -> SweptScenario:

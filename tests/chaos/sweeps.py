@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import looptime
 import msgspec
@@ -28,13 +28,15 @@ from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import annotations_of, generation_of, key_of, metadata_of
 from modelyard.kube.times import format_time
 from modelyard.kube.transport import resource_of
-from modelyard.kube.workload_status import job_succeeded, replicas_status
+from modelyard.kube.workload_status import status_when_well
 from modelyard.local.apiserver import ApiServer
 from modelyard.local.apiserver.requests.journal import WRITES
 from modelyard.runtime.acting.engine import Engine
 from modelyard.runtime.acting.ownership import POLICY, owner_keys
 from modelyard.runtime.declaring.controller import Controller
 from modelyard.runtime.declaring.desired import Desired
+from modelyard.runtime.declaring.operator import Operator
+from modelyard.runtime.declaring.services import Services
 from modelyard.runtime.declaring.world import World
 from modelyard.runtime.process.lease import LeaseSettings
 from modelyard.runtime.process.manager import Manager
@@ -70,6 +72,14 @@ _VOLATILE_FIELDS = (
 )  # fmt: skip
 
 
+class Fake(Protocol):
+    """A service beyond the API, as a story plays it: it outlives the process that talks to it."""
+
+    def state(self) -> Object:
+        """What must end as if nothing had happened."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class SweptScenario:
     """What happens, in steps; after each one the cluster comes to rest."""
@@ -97,6 +107,10 @@ class SweptScenario:
     """Controllers that play more of the rest of the cluster than Deployments; no fault is between them and the API."""
     others: Callable[[], Sequence[Controller]] = list
     """Controllers of other operators that run in the same process and have nothing to do."""
+    fakes: Callable[[], Mapping[str, Fake]] = dict
+    """Services beyond the API, by name: made once for each play."""
+    operator: Callable[[Services], Operator] | None = None
+    """Builds what `controllers` names, and its background work, for a process that talks to these services."""
     sampled: bool = False
     """Every point is played only with `CHAOS=everything`."""
 
@@ -116,15 +130,20 @@ class Stage:
     transports: dict[int, FaultyTransport] = field(default_factory=dict)
     masks_used: set[tuple[str, str]] = field(default_factory=set)
 
+    def __post_init__(self) -> None:
+        self.fakes = self.story.fakes()
+
     def start(self, fault: Fault | None = None, *, name: str = "plane") -> Manager:
         transport = FaultyTransport(self.server.transport(agent=name), fault or Fault())
         lease = LeaseSettings("plane", "default") if self.story.lease else None
+        own = self.story.operator(Services(**self.fakes)) if self.story.operator else None
         manager = Manager(
             Client(transport),
-            [*self.story.controllers(), *self.story.others()],
+            [*(own.controllers if own else self.story.controllers()), *self.story.others()],
             clock=clock,
             lease=lease,
             identity=name,
+            background=own.background if own else (),
         )
         manager.start()
         self.managers.append(manager)
@@ -176,7 +195,7 @@ class Stage:
                     found[str(kind), key] = self._comparable(kind, obj)
             if kind in self.story.made_once:
                 _number(found, str(kind))
-        return found
+        return found | {("service", Key("", name)): fake.state() for name, fake in self.fakes.items()}
 
     def _comparable(self, kind: Kind, obj: Object) -> Object:
         metadata = {k: v for k, v in metadata_of(obj).items() if k not in _VOLATILE_METADATA}
@@ -259,31 +278,24 @@ def virtually(work: Coroutine[Any, Any, T]) -> T:
         gc.enable()
 
 
-def _workloads() -> Controller:
-    """Plays the Deployment controller: whatever is asked for is available."""
-    controller = Controller("workloads", Deployment, field_manager="modelyard-test-workloads")
+def workloads(kind: Kind) -> Controller:
+    """Plays the controller of Deployments, StatefulSets or Jobs: whatever is asked for is available, or succeeds."""
+    controller = Controller(kind.plural, kind, field_manager=f"modelyard-test-{kind.plural}")
 
     @controller.reconcile
-    def reconcile(obj: Object, world: World) -> Desired:
-        return Desired(status=lambda resource, live: replicas_status(resource))
+    def reconcile(workload: Object, world: World) -> Desired:
+        return Desired(status=status_when_well(workload, ended=format_time(START)))
 
     return controller
 
 
 def succeeding_jobs() -> Controller:
-    """Plays the Job controller: every Job succeeds."""
-    controller = Controller("jobs", Job, field_manager="modelyard-test-jobs")
-
-    @controller.reconcile
-    def reconcile(job: Object, world: World) -> Desired:
-        return Desired(status=job_succeeded(format_time(START)))
-
-    return controller
+    return workloads(Job)
 
 
 def ground(story: SweptScenario) -> list[Controller]:
     """What plays the rest of the cluster."""
-    return [_workloads(), *story.ground()]
+    return [workloads(Deployment), *story.ground()]
 
 
 async def play(
@@ -369,9 +381,6 @@ def schemaless(kind: Kind) -> Object:
 
 def namespace(name: str) -> tuple[Kind, Object]:
     return Namespace, {"metadata": {"name": name}}
-
-
-# The sweeps
 
 
 @dataclass(frozen=True)

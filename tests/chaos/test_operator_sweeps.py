@@ -73,8 +73,9 @@ def test_the_end_is_the_same_whoever_else_is_loaded(name: str) -> None:
     sweeps.compare(story(name), together.ending, alone.ending, "with all operators loaded")
 
 
-def test_a_registry_may_be_deleted_in_every_phase() -> None:
-    endings.deleted_in_every_phase(registry_story.PHASES, registry_story.REGISTRIES.deleted)
+@pytest.mark.parametrize("phases", [registry_story.PHASES, among_all(registry_story.PHASES)], ids=["alone", "all"])
+def test_a_registry_may_be_deleted_in_every_phase(phases: SweptScenario) -> None:
+    endings.deleted_in_every_phase(phases, registry_story.REGISTRIES.deleted)
 
 
 def test_an_appwrapper_may_be_deleted_in_every_phase() -> None:

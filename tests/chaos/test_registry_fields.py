@@ -32,3 +32,7 @@ def test_every_field_of_the_schema_is_swept() -> None:
 
 def test_a_changed_field_ends_as_if_created_that_way_and_goes_back() -> None:
     SWEEP.run()
+
+
+def test_so_it_does_with_all_operators_loaded() -> None:
+    SWEEP.among_all().run()

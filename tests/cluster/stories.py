@@ -1,17 +1,23 @@
-"""What scenarios of all operators have in common: a book of them by number, and short names for what they look at."""
+"""What scenarios of all operators have in common: a book of them by number, the scene where they play, and short names for
+what they look at. An operator's own scene says how it is started and what a valid resource is."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import pytest
 
 from modelyard.kube.builtin import SubjectAccessReview
 from modelyard.kube.client import Client
+from modelyard.kube.crd import Definition
 from modelyard.kube.errors import ApiError, Forbidden, Invalid
-from modelyard.kube.kinds import Object
+from modelyard.kube.kinds import Kind, Object
+from modelyard.kube.objects import metadata_of, spec_of, status_of
+from tests.cluster.conftest import Api
+from tests.ground import ApiGround, Ground, MemoryGround
 
 S = TypeVar("S")
 
@@ -35,6 +41,66 @@ class Book(Generic[S]):
             return function
 
         return register
+
+
+@dataclass
+class Scene:
+    """A ground in which an operator is at work. Where no name is given, it is the resource with the usual name."""
+
+    kind: ClassVar[Kind]
+    usual_name: ClassVar[str]
+    definitions: ClassVar[Sequence[Definition]] = ()
+
+    ground: Ground
+
+    @classmethod
+    def in_memory(cls) -> Self:
+        return cls(MemoryGround(cls.definitions))
+
+    @classmethod
+    @asynccontextmanager
+    async def on(cls, api: Api, namespace: str) -> AsyncIterator[Self]:
+        """On an API server, in a new namespace whose name begins like this."""
+        ground = ApiGround(api.client, await api.namespace(namespace), api.as_user)
+        await ground.install(cls.definitions)
+        scene = cls(ground)
+        yield scene
+        await scene.close()
+        await ground.stop()
+
+    async def close(self) -> None:
+        """Takes away what would stand in the way of the next test, while someone is there to finish it."""
+
+    @property
+    def namespace(self) -> str:
+        return self.ground.namespace
+
+    async def edit(self, name: str = "", /, **spec: Any) -> None:
+        """Changes fields of the spec; None removes one."""
+
+        def change(resource: Object) -> None:
+            fields = spec_of(resource)
+            fields.update({field_name: value for field_name, value in spec.items() if value is not None})
+            for field_name in [field_name for field_name, value in spec.items() if value is None]:
+                fields.pop(field_name, None)
+
+        await self.ground.edit(self.kind, name or self.usual_name, change)
+
+    async def annotate(self, annotation: str, value: str = "true", *, name: str = "") -> None:
+        def change(resource: Object) -> None:
+            metadata_of(resource).setdefault("annotations", {})[annotation] = value
+
+        await self.ground.edit(self.kind, name or self.usual_name, change)
+
+    async def condition(self, type: str, name: str = "", **expected: Any) -> Object:
+        """The condition, once its fields are as expected."""
+        return await self.ground.condition(self.kind, name or self.usual_name, type, **expected)
+
+    async def resource(self, name: str = "") -> Object:
+        return await self.ground.get(self.kind, name or self.usual_name)
+
+    async def status(self, name: str = "") -> Object:
+        return status_of(await self.resource(name))
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from modelyard.local.kubelet import keeper
-from modelyard.local.kubelet.runtime import scope
+from modelyard.local.kubelet.processes import keeper
+from modelyard.local.kubelet.processes.runtime import scope
 from tests.e2e.conftest import Kubectl, kubectl_for, wait_until
 
 

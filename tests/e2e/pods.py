@@ -15,7 +15,9 @@ from modelyard.kube import builtin
 from modelyard.kube.client import Client
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver import ApiServer
-from modelyard.local.kubelet.sandbox import Isolation
+from modelyard.local.kubelet.processes import keeper
+from modelyard.local.kubelet.processes.runtime import scope
+from modelyard.local.kubelet.processes.sandbox import Isolation
 from modelyard.local.kubelet.service import Kubelet, Settings
 from modelyard.local.network.addresses import ClusterRange
 
@@ -156,9 +158,6 @@ async def plane(directory: Path, isolation: Isolation | None = None) -> AsyncIte
 
 def processes_of(plane: Plane) -> list[int]:
     """Every process of this machine that belongs to a container of the cluster."""
-    from modelyard.local.kubelet import keeper
-    from modelyard.local.kubelet.runtime import scope
-
     mark = f"{keeper.MARKER}={scope(str(plane.settings.directory))}/".encode()
     found = []
     for entry in Path("/proc").iterdir():

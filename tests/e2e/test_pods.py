@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from modelyard.kube import builtin
-from modelyard.local.kubelet.sandbox import Isolation, NotPossible, detect
+from modelyard.local.kubelet.processes.sandbox import Isolation, NotPossible, detect
 from modelyard.local.kubelet.service import Kubelet
 from tests.e2e.pods import NAMESPACE, Plane, is_ready, plane, processes_of
 

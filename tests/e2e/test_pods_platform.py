@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import base64
 import textwrap
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import aiohttp
 import pytest
 import pytest_asyncio
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Object
+from modelyard.kube.secrets import encoded
 from tests.e2e.pods import NAMESPACE, Plane, is_ready, plane
+from tests.unit.kube.certificates import issue
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -132,27 +128,8 @@ async def test_the_s3_store_checks_credentials_and_keeps_objects(ground: Plane) 
 
 def certificate(*names: str) -> dict[str, str]:
     """A self-signed certificate as the data of a TLS Secret."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=2))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(item) for item in names]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    return {
-        "tls.crt": base64.b64encode(made.public_bytes(pem)).decode(),
-        "tls.key": base64.b64encode(private).decode(),
-    }
+    made = issue(names[0], hosts=names)
+    return {"tls.crt": encoded(made.pem), "tls.key": encoded(made.key_pem)}
 
 
 async def grant(ground: Plane, account: str, rules: list[Object]) -> str:

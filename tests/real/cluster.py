@@ -19,7 +19,7 @@ from typing import Self
 
 import yaml
 
-from modelyard.local.kubelet.namespaces import die_with_parent
+from modelyard.local.kubelet.processes.namespaces import die_with_parent
 from tests.real.build import build
 
 WORKLOADS = (

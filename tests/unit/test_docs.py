@@ -28,7 +28,7 @@ def test_a_stale_page_is_named_with_the_remedy(tmp_path: Path, capsys: pytest.Ca
     assert main(["docs", "--root", str(tmp_path)]) == 0
     assert main(["docs", "--check", "--root", str(tmp_path)]) == 0
     (tmp_path / "docs/reference/cli.md").write_text("old")
-    (tmp_path / "docs/dataflow/gone.md").write_text("of an operator that is no more")
+    (tmp_path / "docs/dataflow/gone.md").write_text("of an operator that has gone")
     capsys.readouterr()
     assert main(["docs", "--check", "--root", str(tmp_path)]) == 1
     said = capsys.readouterr().err

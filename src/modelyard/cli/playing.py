@@ -9,7 +9,7 @@ from modelyard.kube.client import Client
 from modelyard.kube.kinds import Key, Object
 from modelyard.kube.objects import key_of, labels_of, metadata_of, status_of
 from modelyard.kube.times import format_time, utc_now
-from modelyard.kube.workload_status import COUNTS, job_succeeded, pod_running, replicas_status
+from modelyard.kube.workload_status import COUNTS, pod_running, status_when_well
 
 _DOCUMENTATION_ADDRESS = "192.0.2.1"
 """Belongs to nobody: what is played here is only reported, never reached."""
@@ -22,9 +22,9 @@ _SERVICE_NAME = "kubernetes.io/service-name"
 async def play_workloads(client: Client) -> bool:
     """Reports every workload as ready, as its controllers would once its pods run; True if one was not."""
     played = False
-    for kind, played_as in ((builtin.Deployment, _replicas), (builtin.StatefulSet, _replicas), (builtin.Job, _job)):
+    for kind in (builtin.Deployment, builtin.StatefulSet, builtin.Job):
         for obj in (await client.list(kind)).items:
-            wanted = played_as(obj)
+            wanted = _status(obj)
             current = obj.get("status") or {}
             if any(current.get(name) != value for name, value in wanted.items() if name not in _TIMES):
                 meta = metadata_of(obj)
@@ -53,13 +53,13 @@ async def _play_pods(client: Client) -> bool:
             await client.delete(builtin.Pod, *key, grace=0)
             continue
         template = spec["template"]
-        pod: Object = {
+        planned: Object = {
             "apiVersion": builtin.Pod.api_version,
             "kind": builtin.Pod.kind,
             "metadata": {"name": key.name, "namespace": key.namespace, "labels": labels_of(template)},
             "spec": template["spec"],
         }
-        await client.create(builtin.Pod, pod)
+        await client.create(builtin.Pod, planned)
         await _run(client, key, template["spec"]["containers"])
     return played
 
@@ -101,13 +101,10 @@ def _service_of(endpoints: Object) -> Key:
 _TIMES = frozenset(("startTime", "completionTime", "conditions"))
 
 
-def _replicas(obj: Object) -> Object:
+def _status(obj: Object) -> Object:
     """With None for each count that is to go."""
-    return dict.fromkeys(COUNTS) | replicas_status(obj, since=_settled())
-
-
-def _job(obj: Object) -> Object:
-    return job_succeeded(format_time(utc_now()))
+    counts = {} if obj["kind"] == builtin.Job.kind else dict.fromkeys(COUNTS)
+    return counts | status_when_well(obj, since=_settled(), ended=format_time(utc_now()))
 
 
 def _settled() -> str:

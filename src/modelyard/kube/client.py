@@ -8,7 +8,7 @@ import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -53,8 +53,7 @@ class Page:
     continue_: str
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
+class WatchEvent(NamedTuple):
     """`ADDED`, `MODIFIED`, `DELETED` or `BOOKMARK`, with the object as the API sent it."""
 
     type: str
@@ -112,8 +111,6 @@ class Client:
 
     async def close(self) -> None:
         await self.transport.close()
-
-    # Reading
 
     async def get(self, kind: Kind, namespace: str, name: str, *, subresource: str = "") -> Object:
         return await self.object("GET", kind.path(namespace, _named(kind, name), subresource))
@@ -233,8 +230,6 @@ class Client:
                     raise error_from_response(500, raw, "GET", kind.path(namespace))
                 yield WatchEvent(event.type, raw)
 
-    # Writing
-
     async def create(
         self,
         kind: Kind,
@@ -333,8 +328,6 @@ class Client:
         options = _delete_options(propagation, grace, dry_run, {})
         await self.object("DELETE", kind.path(namespace), query=_selection(labels, fields), body=options)
 
-    # Pods
-
     async def logs(
         self,
         namespace: str,
@@ -384,8 +377,6 @@ class Client:
             self.transport, namespace, pod, command, container=container, stdin=stdin, timeout=timeout
         )
 
-    # The server itself
-
     async def discover(self) -> set[Kind]:
         """Every kind that the API serves, in every served version."""
         return (await self.survey()).kinds
@@ -396,8 +387,6 @@ class Client:
 
     async def version(self) -> Object:
         return await self.object("GET", "/version")
-
-    # Raw requests
 
     async def object(
         self,

@@ -250,7 +250,7 @@ def tls_context(endpoint: Endpoint, credential: Credential) -> ssl.SSLContext:
                 context.load_cert_chain(certificate, key)
             except ssl.SSLError as error:
                 raise Unreachable(
-                    f"the client certificate for {endpoint.server} and its key do not fit together or are no PEM "
+                    f"the client certificate for {endpoint.server} and its key do not fit together or are not in PEM format "
                     f"({error.reason or error}); check client-certificate and client-key of the user in the kubeconfig"
                 ) from None
     return context

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self, TypeAlias
 
 Object: TypeAlias = dict[str, Any]
@@ -51,10 +51,17 @@ class Kind:
     kind: str
     plural: str
     namespaced: bool = True
+    api_version: str = field(init=False, repr=False, compare=False)
+    _hash: int = field(init=False, repr=False, compare=False)
+    """Kept, because nearly everything is looked up by its kind."""
 
-    @property
-    def api_version(self) -> str:
-        return f"{self.group}/{self.version}" if self.group else self.version
+    def __post_init__(self) -> None:
+        fields = (self.group, self.version, self.kind, self.plural, self.namespaced)
+        object.__setattr__(self, "api_version", f"{self.group}/{self.version}" if self.group else self.version)
+        object.__setattr__(self, "_hash", hash(fields))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @property
     def resource(self) -> str:

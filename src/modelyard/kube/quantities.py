@@ -104,7 +104,7 @@ def compare(left: str | int | float, right: str | int | float) -> int:
 
 
 def same(left: object, right: object) -> bool:
-    """Whether two values are the same amount; values that are no quantities are the same only when equal."""
+    """Whether two values are the same amount; other values are the same only when equal."""
     if left == right:
         return True
     if isinstance(left, str | int | float) and isinstance(right, str | int | float):

@@ -34,6 +34,11 @@ def replicas_status(workload: Object, pods: int | None = None, ready: int | None
     return status | {name: count for name, count in counts.items() if count}
 
 
+def status_when_well(workload: Object, *, since: str = "", ended: str) -> Object:
+    """Of a Deployment, StatefulSet or Job whose pods do what they are for: ready `since` then, or at their `ended` time."""
+    return job_succeeded(ended) if workload.get("kind") == "Job" else replicas_status(workload, since=since)
+
+
 def job_succeeded(at: str) -> Object:
     """Of a Job whose one pod has ended well."""
     conditions = [

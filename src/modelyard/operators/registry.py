@@ -44,7 +44,7 @@ SHARED: Mapping[str, str] = MappingProxyType(
 
 
 class UnknownOperator(ValueError):
-    """There is no operator of this name; the message lists those that there are."""
+    """There is no operator of this name; the message lists those that exist."""
 
 
 class BadOperator(ValueError):
@@ -100,12 +100,12 @@ def shared(environ: Mapping[str, str], chosen: Sequence[Operator]) -> list[Opera
 def _built(name: str, where: str, environ: Mapping[str, str], services: Services) -> Operator:
     module, _, function = where.partition(":")
     try:
-        build = cast(BuildOperator, getattr(import_module(module), function))
+        entry = cast(BuildOperator, getattr(import_module(module), function))
     except (ImportError, AttributeError) as error:
         raise BadOperator(
             f"operator {name!r} cannot be loaded from {where}: {error}. Mend or reinstall its package, or choose others with --operators"
         ) from error
-    made: object = _call(build, environ, services)
+    made: object = build(entry, environ, services)
     if not isinstance(made, Operator):
         raise BadOperator(
             f"operator {name!r}: {where} gives a {type(made).__name__}; it must give a modelyard.runtime.declaring.operator.Operator"
@@ -117,10 +117,11 @@ def _built(name: str, where: str, environ: Mapping[str, str], services: Services
     return made
 
 
-def _call(build: BuildOperator, environ: Mapping[str, str], services: Services) -> object:
-    if "services" in inspect.signature(build).parameters:
-        return cast(Callable[[Mapping[str, str], Services], Operator], build)(environ, services)
-    return cast(Callable[[Mapping[str, str]], Operator], build)(environ)
+def build(function: BuildOperator, environ: Mapping[str, str], services: Services) -> object:
+    """What the function of an entry point gives; services only if it asks for them."""
+    if "services" in inspect.signature(function).parameters:
+        return cast(Callable[[Mapping[str, str], Services], Operator], function)(environ, services)
+    return cast(Callable[[Mapping[str, str]], Operator], function)(environ)
 
 
 def _package(entry: metadata.EntryPoint) -> str:

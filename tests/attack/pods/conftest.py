@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from modelyard.local.kubelet import keeper
+from modelyard.local.kubelet.processes import keeper
 
 _PLAIN = 12345
-_SOURCES = Path(keeper.__file__).parents[3]
+_SOURCES = Path(keeper.__file__).parents[4]
 _GROUNDS = ("root-namespaces", "user-namespaces", "user-bubblewrap")
 
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from modelyard.local.kubelet import capabilities
-from modelyard.local.kubelet.runtime import Exit, Launch, Runtime, StartFailed, scope
-from modelyard.local.kubelet.sandbox import Isolation, Mount, View, detect
+from modelyard.local.kubelet.processes import capabilities
+from modelyard.local.kubelet.processes.runtime import Exit, Launch, Runtime, StartFailed, scope
+from modelyard.local.kubelet.processes.sandbox import Isolation, Mount, View, detect
 
 _PYTHON = "/usr/bin/python3"
 _EXCHANGE = 2

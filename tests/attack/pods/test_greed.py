@@ -6,12 +6,14 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
 import pytest
 
-from modelyard.local.kubelet import memory, storage
+from modelyard.local.kubelet.processes import memory
+from modelyard.local.kubelet.volumes import limits
 from tests.e2e.pods import NAMESPACE, plane
 
 _SHARED = {
@@ -64,14 +66,14 @@ def test_what_a_volume_holds_cannot_be_hidden(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(bytes(1 << 20))
     os.link(tmp_path / "a", tmp_path / "b")
     (tmp_path / "out").symlink_to("/usr")
-    assert 1 << 20 <= storage.usage(tmp_path) < 2 << 20
+    assert 1 << 20 <= limits.usage(tmp_path) < 2 << 20
     here = os.open(tmp_path, os.O_RDONLY)
     for _ in range(30):
         os.mkdir("d" * 200, dir_fd=here)
         here, above = os.open("d" * 200, os.O_RDONLY, dir_fd=here), here
         os.close(above)
     os.close(here)
-    assert storage.usage(tmp_path) > 1 << 40
+    assert limits.usage(tmp_path) > 1 << 40
 
 
 async def test_a_client_that_drops_its_command_leaves_no_process(tmp_path: Path) -> None:
@@ -86,10 +88,14 @@ async def test_a_client_that_drops_its_command_leaves_no_process(tmp_path: Path)
         headers = {"Authorization": f"Bearer {address.token}"}
         async with session.ws_connect(url, params=query, headers=headers) as socket:
             assert (await socket.receive_bytes(timeout=20)).endswith(b"up\n")
-            assert len(_running("sleep", "31415")) == 2
-        async with asyncio.timeout(20):
-            while _running("sleep", "31415"):
-                await asyncio.sleep(0.02)
+            await _until(lambda: len(_running("sleep", "31415")) == 2)
+        await _until(lambda: not _running("sleep", "31415"))
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.02)
 
 
 def _running(*argv: str) -> list[str]:

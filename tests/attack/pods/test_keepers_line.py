@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from modelyard.kube.kinds import Object
-from modelyard.local.kubelet import line
-from modelyard.local.kubelet.runtime import Launch, NotRunning, Runtime, scope
-from modelyard.local.kubelet.sandbox import Isolation
+from modelyard.local.kubelet.processes import line
+from modelyard.local.kubelet.processes.runtime import Launch, NotRunning, Runtime, scope
+from modelyard.local.kubelet.processes.sandbox import Isolation
 from tests.e2e.pods import Plane, plane, processes_of
 
 

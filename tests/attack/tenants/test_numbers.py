@@ -17,7 +17,7 @@ from modelyard.local.kubelet import payload
 from modelyard.local.kubelet.endpoint import log_options
 from modelyard.local.kubelet.environment import ConfigError, command_line, environment
 from modelyard.local.kubelet.facts import Node
-from modelyard.local.kubelet.payload import File
+from modelyard.local.kubelet.volumes.payload import File
 from modelyard.local.workloads import cronjob_controller, job_controller, statefulset_controller
 from tests.attack.bytes.confined import request
 from tests.unit.local.kubelet.harness import Objects, complete

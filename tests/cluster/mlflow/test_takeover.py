@@ -147,7 +147,7 @@ async def test_what_upstream_made_is_taken_over_without_making_anything_anew(
     assert (await scene.status())["version"] == "3.14.0"
     # The volume no longer goes with the MLflow.
     assert not owners_of(after[builtin.PersistentVolumeClaim, Key(ground.namespace, "mlflow-pvc")])
-    assert status_of(await scene.mlflow())["conditions"][0]["status"] == "True"
+    assert status_of(await scene.resource())["conditions"][0]["status"] == "True"
 
 
 async def test_nothing_is_changed_while_upstream_runs(scene: MLflowScene) -> None:
@@ -178,7 +178,7 @@ async def groups_bound_by_upstream(scene: MLflowScene) -> dict[Place, Object]:
     await ground.serve(Auth)
     await ground.create(Auth, "auth", spec=GROUPS)
     await label(scene, "mlflow")
-    owner = await scene.mlflow()
+    owner = await scene.resource()
     placed: dict[Place, Object] = {}
     for name, role in ((VIEW, "mlflow-operator-mlflow-view"), (EDIT, "mlflow-operator-mlflow-edit")):
         subjects = [build.group_subject("gone-since")]
@@ -271,7 +271,7 @@ async def test_going_back_nothing_is_written_any_more(scene: MLflowScene) -> Non
 
 async def _places(scene: MLflowScene) -> list[Place]:
     """All that belongs to the MLflow."""
-    client, uid = yard_of(scene).client, (await scene.mlflow())["metadata"]["uid"]
+    client, uid = yard_of(scene).client, (await scene.resource())["metadata"]["uid"]
     return [
         (kind, key_of(obj))
         for kind in (*(kind for kind in KINDS.values() if kind not in OPTIONAL), builtin.Job, builtin.RoleBinding)

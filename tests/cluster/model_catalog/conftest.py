@@ -1,4 +1,4 @@
-"""A ground on the API server under test, for the catalog."""
+"""The scene of the catalog on the API server under test."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ import pytest
 
 from tests.cluster.conftest import Api
 from tests.cluster.model_catalog.scenarios.scene import CatalogScene
-from tests.ground import ApiGround
 
 
 @pytest.fixture
 async def scene(api: Api) -> AsyncIterator[CatalogScene]:
-    told = CatalogScene(ApiGround(api.client, await api.namespace("catalog"), api.as_user))
-    yield told
-    await told.close()
+    async with CatalogScene.on(api, "catalog") as made:
+        yield made

@@ -21,13 +21,13 @@ async def test_a_label_through_the_old_version_changes_nothing_else(scene: Regis
     await scene.create(kubeRBACProxy=CLOSED, **database)
     await scene.ground.until(builtin.Deployment, "mr")
     await scene.ground.quiet()
-    before = (await scene.registry())["spec"]
+    before = (await scene.resource())["spec"]
     await client.patch(OLD, *place, {"metadata": {"labels": {"team": "a"}}})
     read = await client.get(OLD, *place)
     read["metadata"]["labels"]["team"] = "b"
     del read["metadata"]["annotations"]
     await client.update(OLD, read)
-    after = await scene.registry()
+    after = await scene.resource()
     assert (after["spec"], after["metadata"]["labels"]) == (before, {"team": "b"})
     await scene.ground.quiet()
     assert await scene.ground.names(builtin.Route) == []

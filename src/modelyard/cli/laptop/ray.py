@@ -51,7 +51,7 @@ async def ray_head(client: Client, one: Published) -> RayHead | None:
 
 def _belongs(obj: Object, cluster: Object) -> bool:
     """Labels are anybody's to write; the reference to the owner is checked by the garbage collector."""
-    return ((controller_of(obj) or {}).get("uid")) == cluster["metadata"]["uid"]
+    return str((controller_of(obj) or {}).get("uid")) == cluster["metadata"]["uid"]
 
 
 async def _service(client: Client, cluster: Object, namespace: str) -> str:

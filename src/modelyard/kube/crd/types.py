@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import msgspec
@@ -144,11 +145,11 @@ class Definition:
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def storage(self) -> Version:
         return next(v for v in self.versions if v.storage)
 
-    @property
+    @cached_property
     def kind(self) -> Kind:
         """The kind in its storage version."""
         return Kind(self.group, self.storage.name, self.kind_name, self.plural, self.namespaced)

@@ -10,6 +10,7 @@ from modelyard.kube.fieldsets.managed import (
 )
 from modelyard.kube.fieldsets.owned import (
     Drift,
+    agrees,
     drift,
     owned_digest,
     owned_fields,
@@ -33,6 +34,7 @@ __all__ = [
     "Manager",
     "TypedError",
     "Write",
+    "agrees",
     "apply",
     "compare",
     "decode",

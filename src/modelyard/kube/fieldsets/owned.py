@@ -10,7 +10,7 @@ import msgspec
 from modelyard.kube import quantities
 from modelyard.kube.fieldsets.parts import extract
 from modelyard.kube.fieldsets.sets import LEAF, Fields, FieldSet, difference
-from modelyard.kube.fieldsets.typed import element_of, fieldset_of, index
+from modelyard.kube.fieldsets.typed import TypedError, element_of, fieldset_of, index
 from modelyard.kube.kinds import Object
 from modelyard.kube.quantities import QuantityError
 from modelyard.kube.schema import DEDUCED, Schema
@@ -63,6 +63,64 @@ def drift(live: Object, desired: Object, schema: Schema, owned: FieldSet | None 
     if owned:
         stale = _present(difference(owned.root, fieldset_of(desired, schema).root), live, schema)
     return Drift(FieldSet(changed), FieldSet(stale))
+
+
+def agrees(live: Object, desired: Object, schema: Schema, owned: Fields) -> bool:
+    """Whether the live object plainly holds all that is desired, and all that is owned of it is desired too.
+
+    `owned` is FieldsV1 as the API gives it. One walk and no sets: False says only that `drift` must be asked.
+    """
+    try:
+        return _map_agrees(live, desired, schema, owned)
+    except TypedError:
+        return False
+
+
+def _map_agrees(live: dict[str, Any], desired: dict[str, Any], schema: Schema, owned: Fields) -> bool:
+    left = len(owned) - ("." in owned)
+    fields, values = schema.fields, schema.values or DEDUCED
+    for key, wanted in desired.items():
+        node, found = owned.get("f:" + key), live.get(key)
+        if node is None:
+            # Names and versions belong to nobody.
+            if found != wanted:
+                return False
+            continue
+        left -= 1
+        if not _value_agrees(found, wanted, fields.get(key) or values, node):
+            return False
+    return left == 0
+
+
+def _value_agrees(found: Any, wanted: Any, schema: Schema, owned: Fields) -> bool:
+    kind = type(wanted)
+    if kind is dict and wanted and schema.granular:
+        return type(found) is dict and _map_agrees(found, wanted, schema, owned)
+    if kind is list and wanted and schema.associative:
+        return type(found) is list and _list_agrees(found, wanted, schema, owned)
+    if owned and set(owned) != {"."}:
+        return False
+    return bool(found == wanted) or (schema.quantity and same_meaning(found, wanted, schema))
+
+
+def _list_agrees(live: list[Any], desired: list[Any], schema: Schema, owned: Fields) -> bool:
+    if len(live) != len(desired):
+        return False
+    left = len(owned) - ("." in owned)
+    items = schema.items or DEDUCED
+    for found, wanted in zip(live, desired, strict=True):
+        element = element_of(wanted, schema)
+        if element != element_of(found, schema):
+            return False
+        node = owned.get(element)
+        if node is None:
+            if found != wanted:
+                return False
+            continue
+        left -= 1
+        if not _value_agrees(found, wanted, items, node):
+            return False
+    return left == 0
 
 
 def same_meaning(left: Any, right: Any, schema: Schema) -> bool:

@@ -15,18 +15,19 @@ from pathlib import Path
 from modelyard.kube import quantities
 from modelyard.kube.kinds import Object
 from modelyard.local.images import Built
-from modelyard.local.kubelet import capabilities, hooks, logs, probes
+from modelyard.local.kubelet import hooks, logs, probes
 from modelyard.local.kubelet.backoff import duration
 from modelyard.local.kubelet.environment import ConfigError
 from modelyard.local.kubelet.facts import pod_key
 from modelyard.local.kubelet.launch import Place, launch
 from modelyard.local.kubelet.probes import Outcome, ProbeKind, ProbeLoop
+from modelyard.local.kubelet.processes import capabilities
+from modelyard.local.kubelet.processes.runtime import Exit, Launch, NotRunning, Process, StartFailed
+from modelyard.local.kubelet.processes.sandbox import NotPossible
 from modelyard.local.kubelet.pulling import PullError
-from modelyard.local.kubelet.runtime import Exit, Launch, NotRunning, Process, StartFailed
-from modelyard.local.kubelet.sandbox import NotPossible
 from modelyard.local.kubelet.status import Attempt, ContainerRecord, Waiting
 from modelyard.local.kubelet.tools import Tools
-from modelyard.local.kubelet.volumes import Mounted
+from modelyard.local.kubelet.volumes.directories import Mounted
 
 _CONFIG_RETRY = timedelta(seconds=10)
 _OUTPUT = 10 * 1024

@@ -32,8 +32,8 @@ from aiohttp.typedefs import Handler, Middleware
 from modelyard.kube.times import later
 from modelyard.local.kubelet.address import PROBLEM, PROTOCOLS, Address
 from modelyard.local.kubelet.logs import LogOptions
-from modelyard.local.kubelet.runtime import NotRunning, StartFailed
-from modelyard.local.kubelet.usage import Usage
+from modelyard.local.kubelet.processes.runtime import NotRunning, StartFailed
+from modelyard.local.kubelet.processes.usage import Usage
 
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 _END_OF_INPUT = b"\x04"

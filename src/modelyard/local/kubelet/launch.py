@@ -8,12 +8,13 @@ from pathlib import Path
 
 from modelyard.kube.kinds import Object
 from modelyard.local.images import Built, Invocation
-from modelyard.local.kubelet import capabilities, paths
 from modelyard.local.kubelet.environment import ConfigError, command_line, environment, expand
 from modelyard.local.kubelet.facts import Node, Objects
-from modelyard.local.kubelet.runtime import Launch
-from modelyard.local.kubelet.sandbox import Mount, Sandbox, View
-from modelyard.local.kubelet.volumes import Mounted
+from modelyard.local.kubelet.processes import capabilities
+from modelyard.local.kubelet.processes.runtime import Launch
+from modelyard.local.kubelet.processes.sandbox import Mount, Sandbox, View
+from modelyard.local.kubelet.volumes import paths
+from modelyard.local.kubelet.volumes.directories import Mounted
 from modelyard.local.network.bind import BindShim
 from modelyard.local.network.rewrite import rewrite_argv, rewrite_env
 

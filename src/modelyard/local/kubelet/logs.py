@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from modelyard.local.kubelet.logfile import rotated, stamp
+from modelyard.local.kubelet.processes.logfile import rotated, stamp
 
 _POLL = 0.1
 _BLOCK = 1 << 16

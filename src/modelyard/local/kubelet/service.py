@@ -28,16 +28,16 @@ from modelyard.local.kubelet.endpoint import Attached, BadQuestion, KubeletServe
 from modelyard.local.kubelet.events import Recorder
 from modelyard.local.kubelet.facts import Node, container_named, containers
 from modelyard.local.kubelet.launch import Machine
-from modelyard.local.kubelet.memory import MemoryWatch, tree
 from modelyard.local.kubelet.node import NodeKeeper, machine_resources
+from modelyard.local.kubelet.processes.memory import MemoryWatch, tree
+from modelyard.local.kubelet.processes.runtime import Exit, NotRunning, Process, Runtime, scope
+from modelyard.local.kubelet.processes.sandbox import Isolation, Sandbox, detect
+from modelyard.local.kubelet.processes.usage import Meter, Usage
 from modelyard.local.kubelet.pulling import Puller, RecipeImages
 from modelyard.local.kubelet.reporting import StatusWriter
-from modelyard.local.kubelet.runtime import Exit, NotRunning, Process, Runtime, scope
-from modelyard.local.kubelet.sandbox import Isolation, Sandbox, detect
-from modelyard.local.kubelet.tokens import Tokens
 from modelyard.local.kubelet.tools import Tools
-from modelyard.local.kubelet.usage import Meter, Usage
-from modelyard.local.kubelet.volumes import VolumeContext, sources
+from modelyard.local.kubelet.volumes.directories import VolumeContext, sources
+from modelyard.local.kubelet.volumes.tokens import Tokens
 from modelyard.local.kubelet.worker import PodState, PodWorker, Surroundings
 from modelyard.local.network.addresses import PodAddresses
 from modelyard.local.network.bind import bind_shim

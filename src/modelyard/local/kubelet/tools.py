@@ -14,9 +14,9 @@ from modelyard.local.kubelet import probes
 from modelyard.local.kubelet.backoff import BackOff
 from modelyard.local.kubelet.events import Tell
 from modelyard.local.kubelet.launch import Machine
-from modelyard.local.kubelet.memory import MemoryWatch
+from modelyard.local.kubelet.processes.memory import MemoryWatch
+from modelyard.local.kubelet.processes.runtime import Launch, Process
 from modelyard.local.kubelet.pulling import Puller
-from modelyard.local.kubelet.runtime import Launch, Process
 
 
 class Offload(Protocol):

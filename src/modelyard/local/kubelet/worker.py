@@ -14,15 +14,16 @@ from pathlib import Path
 
 from modelyard.kube.kinds import Object
 from modelyard.kube.times import later
-from modelyard.local.kubelet import records, storage
+from modelyard.local.kubelet import records
 from modelyard.local.kubelet.container import ContainerWorker, Step
 from modelyard.local.kubelet.decisions import decide, stop_order
 from modelyard.local.kubelet.facts import containers
 from modelyard.local.kubelet.launch import owner_of
-from modelyard.local.kubelet.runtime import Exit, Process
+from modelyard.local.kubelet.processes.runtime import Exit, Process
 from modelyard.local.kubelet.status import ContainerRecord, PodFacts, pod_status
 from modelyard.local.kubelet.tools import Tools
-from modelyard.local.kubelet.volumes import Mounted, MountError, VolumeContext, Volumes
+from modelyard.local.kubelet.volumes import limits
+from modelyard.local.kubelet.volumes.directories import Mounted, MountError, VolumeContext, Volumes
 from modelyard.local.network.addresses import PodAddresses, RangeTaken
 
 log = logging.getLogger(__name__)
@@ -118,7 +119,7 @@ class PodWorker:
         self._wake.set()
 
     def gone(self) -> None:
-        """The pod's object is no more (a forced deletion): end it now."""
+        """The pod's object is gone (a forced deletion): end it now."""
         self._gone = True
         self._kill_all()
         self._wake.set()
@@ -241,7 +242,7 @@ class PodWorker:
             if process is not None and worker.alive:
                 worker.adopt(process, address)
         self._save()
-        limited = storage.limits(self.pod)
+        limited = limits.limits(self.pod)
         if limited and self._storage is None:
             self._storage = asyncio.create_task(self._watch_storage(limited), name=f"storage-{self.uid}")
         return PodState.RUNNING
@@ -250,7 +251,7 @@ class PodWorker:
         loop = asyncio.get_running_loop()
         while True:
             began = loop.time()
-            message = await self._around.tools.offload(storage.over_limit, limited, self.directory / "volumes")
+            message = await self._around.tools.offload(limits.over_limit, limited, self.directory / "volumes")
             if self._should_end() or self.state is not PodState.RUNNING:
                 return
             if message:

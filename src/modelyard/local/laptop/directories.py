@@ -7,7 +7,7 @@ import os
 import shutil
 from pathlib import Path
 
-from modelyard.local.kubelet.volumes import NODE_VOLUMES
+from modelyard.local.kubelet.volumes.directories import NODE_VOLUMES
 
 
 class VolumeDirectories:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from modelyard.failure import Failed
-from modelyard.local.kubelet.runtime import container_processes
+from modelyard.local.kubelet.processes.runtime import container_processes
 from modelyard.local.laptop.layout import Layout
 
 _ROUNDS = 200

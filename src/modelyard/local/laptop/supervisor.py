@@ -21,7 +21,7 @@ _TRIES = 3
 """A part that ends so often before it was ever ready cannot start."""
 _LAST_BYTES = 8192
 _LOG_BYTES, _LOG_LOOK = 20 << 20, 30.0
-"""A log that is longer than this begins anew, looked at so often."""
+"""A log that is longer than this begins again; so often it is looked at."""
 STOP_SECONDS = 40.0
 READY_VARIABLE = "MODELYARD_READY_FD"
 

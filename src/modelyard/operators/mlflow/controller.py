@@ -300,9 +300,6 @@ def _events(
     return notes
 
 
-# Whom an event wakes
-
-
 def _owners(obj: Object, reader: Reader) -> Iterable[Key]:
     """The MLflows that the object names as its owners."""
     return [

@@ -235,9 +235,6 @@ def _needs_preflight(o: Observed) -> bool:
     return _would_stop_a_server(o) and not o.image_vouched and o.preflight.state is not JobState.SUCCEEDED
 
 
-# What is done
-
-
 def _progress(
     o: Observed,
     reason: str,

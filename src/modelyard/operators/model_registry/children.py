@@ -203,9 +203,6 @@ def reference_grant(source: str, namespace: str) -> Object:
     return build.obj(ReferenceGrant, GRANT, namespace, labels, spec=spec)
 
 
-# The proxy
-
-
 def proxy_objects(wanted: Wanted) -> list[Child]:
     """What the proxy needs besides its container, and the way to it. Nothing else reaches the pods."""
     names = wanted.names
@@ -252,9 +249,6 @@ def _policy(wanted: Wanted, name: str, rule: Object) -> Object:
         ingress=[{**rule, "ports": tcp(wanted.service_port)}],
         types=("Ingress",),
     )
-
-
-# The generated database
 
 
 def credentials(wanted: Wanted, password: str) -> Child:

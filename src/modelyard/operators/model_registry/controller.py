@@ -292,9 +292,6 @@ def _left_by_upstream(registry: ModelRegistry, world: World) -> Iterator[tuple[K
                 yield kind, obj
 
 
-# Whom an event wakes
-
-
 def _server(pod: Object, reader: Reader) -> Iterable[Key]:
     """A pod wakes the registry that it says it is of."""
     app = labels_of(pod).get("app")

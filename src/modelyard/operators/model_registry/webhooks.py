@@ -89,9 +89,6 @@ def _unsupported(request: AdmissionRequest) -> Denied | None:
     return None
 
 
-# Defaults
-
-
 def fill_in(request: AdmissionRequest, settings: Settings) -> Answer:
     """The object as it should be stored. Where webhooks are off, the controller does the same before it makes anything."""
     if (refusal := _unsupported(request)) is not None:
@@ -144,9 +141,6 @@ def _drop_default_image(request: AdmissionRequest, rest: Object, settings: Setti
     recorded = status_of(request.old or {}).get("specDefaults") or "{}"
     if recorded == "{}" and isinstance(rest, dict) and rest.get("image") == settings.rest_image:
         del rest["image"]
-
-
-# Validation
 
 
 async def validate(request: AdmissionRequest, settings: Settings) -> Answer:

@@ -121,9 +121,6 @@ def cron_job(
     return obj(builtin.CronJob, name, namespace, labels, spec=spec)
 
 
-# Containers
-
-
 def env(name: str, value: str) -> Object:
     return {"name": name, "value": value}
 
@@ -162,9 +159,6 @@ def mount(name: str, path: str, *, read_only: bool = False, sub_path: str | None
     return present(name=name, mountPath=path, readOnly=True if read_only else None, subPath=sub_path)
 
 
-# Volumes
-
-
 def empty_dir(name: str, size_limit: int | str | None = None) -> Object:
     return {"name": name, "emptyDir": present(sizeLimit=size_limit)}
 
@@ -187,9 +181,6 @@ def claim_volume(name: str, claim: str) -> Object:
 
 def _items(items: Labels | None) -> list[Object] | None:
     return None if items is None else [{"key": key, "path": path} for key, path in items.items()]
-
-
-# Access control
 
 
 def rule(

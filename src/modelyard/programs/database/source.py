@@ -113,7 +113,7 @@ def _query_after_host(rest: str) -> tuple[str, str, str]:
 
 
 def _unquoted_password(text: str) -> str:
-    """A password that was pasted as it is may contain percent signs that are no escapes."""
+    """A password that was pasted as it is may contain percent signs that escape nothing."""
     return unquote(text) if re.fullmatch(r"(?:[^%]|%[0-9A-Fa-f]{2})*", text) else text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -97,8 +97,7 @@ class Tracking:
 
         cache.subscribe(changed)
 
-    def keys(self, kind: Kind, owner: Owner) -> list[Key]:
-        values = _owner_tracks(owner)
+    def keys(self, kind: Kind, values: Sequence[str]) -> list[Key]:
         return list(dict.fromkeys(k for index in self._indexes.get(kind, ()) for v in values for k in index.keys(v)))
 
 
@@ -109,8 +108,14 @@ def _tracks(labels: Mapping[str, str]) -> list[str]:
     return values
 
 
-def _owner_tracks(owner: Owner) -> list[str]:
-    return _tracks(owner.labels | {SHARE_PREFIX + owner.token: owner.type_name})
+def _distinctive(labels: Mapping[str, str]) -> dict[str, str]:
+    """Those of the tracking labels that name the owner itself, not only its type."""
+    return {name: value for name, value in labels.items() if name == OWNER_NAME or name.startswith(SHARE_PREFIX)}
+
+
+def _tracking_labels(owner: Owner) -> dict[str, str]:
+    """The labels of what is tracked for the owner alone, and of what it shares with others."""
+    return owner.labels | {SHARE_PREFIX + owner.token: owner.type_name}
 
 
 class Fetched:
@@ -216,20 +221,16 @@ class ApiCluster:
         return Seen(entry.object, None if fields is None else msgspec.json.decode(fields), created)
 
     def children(self, kind: Kind, owner: Owner, besides: Collection[Key] = ()) -> builtins.list[Object]:
-        keys: dict[Key, None] = dict.fromkeys(self.shared.tracking.keys(kind, owner))
-        view, tracks = self.view, set(_owner_tracks(owner))
+        view, labels = self.view, _tracking_labels(owner)
+        keys: dict[Key, None] = dict.fromkeys(self.shared.tracking.keys(kind, _tracks(labels)))
         if owner.uid:
-            keys |= dict.fromkeys(entry.key for entry in view.by_owner(kind, owner.uid))
-        keys |= dict.fromkeys(
-            entry.key for entry in view.own_writes(kind) if tracks.intersection(_tracks(entry.labels))
-        )
+            keys |= dict.fromkeys(view.keys_by_owner(kind, owner.uid))
+        keys |= dict.fromkeys(view.keys_of_own_writes(kind, _distinctive(labels)))
         found = [obj for key in keys if key not in besides and (obj := self.get(kind, key)) is not None]
         return [obj for obj in found if belongs_to(obj, owner)]
 
     def contributions(self, kind: Kind, manager: str) -> builtins.list[Key]:
         return [entry.key for entry in self.shared.caches.by_manager(kind, manager)]
-
-    # The API itself
 
     async def read(self, kind: Kind, key: Key, manager: str) -> Seen | None:
         obj = await self.shared.client.find(kind, key.namespace, key.name)

@@ -30,6 +30,8 @@ def schema_of(kind: Kind) -> Schema:
 def differences(kind: Kind, desired: Object, live: Object, managed: Object | None) -> tuple[str, ...]:
     """The paths where the live object is not as desired, and (with a minus) those we own but no longer want."""
     schema = schema_of(kind)
+    if managed and fieldsets.agrees(live, desired, schema, managed):
+        return ()
     wanted = FieldSet(fieldsets.fieldset_of(desired, schema).root)
     owned = FieldSet.parse(managed)
     found = fieldsets.drift(live, desired, schema)

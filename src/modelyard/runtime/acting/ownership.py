@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.runtime.declaring.desired import Child, Ownership, Policy
@@ -49,14 +50,14 @@ class Owner:
     kind: Kind | None = None
     uid: str = ""
 
-    @property
+    @cached_property
     def type_name(self) -> str:
         """What tracking labels call the owner's type: `Kind.group`, or the controller's name."""
         if self.kind is None:
             return label_value(self.controller)
         return label_value(f"{self.kind.kind}.{self.kind.group}" if self.kind.group else self.kind.kind)
 
-    @property
+    @cached_property
     def labels(self) -> dict[str, str]:
         """The tracking labels that every child without an owner reference carries."""
         labels = {OWNER_KIND: self.type_name, OWNER_NAME: label_value(self.key.name)}
@@ -89,7 +90,7 @@ class Owner:
             reference |= {"controller": True, "blockOwnerDeletion": True}
         return reference
 
-    @property
+    @cached_property
     def token(self) -> str:
         """Names this owner among all, also where it has no uid."""
         return self.uid or digest(f"{self.type_name}/{self.key}", 32)

@@ -61,13 +61,23 @@ class CacheView:
 
     def by_owner(self, kind: Kind, uid: str) -> builtins.list[Entry]:
         """The entries with an owner reference to that object."""
-        candidates = [entry for cache in self.whole(kind) for entry in cache.by_owner(uid)]
-        return [entry for entry in self._found(kind, candidates) if uid in entry.owner_uids]
+        return [entry for entry in self._each(kind, self.keys_by_owner(kind, uid)) if uid in entry.owner_uids]
+
+    def keys_by_owner(self, kind: Kind, uid: str) -> builtins.list[Key]:
+        """The keys of those entries, and perhaps of some that were among them a moment ago."""
+        return [
+            *(key for cache in self.whole(kind) for key in cache.keys_by_owner(uid)),
+            *self._own_writes.keys(kind, (uid,)),
+        ]
+
+    def keys_of_own_writes(self, kind: Kind, labels: Mapping[str, str]) -> builtins.list[Key]:
+        """The keys of objects that this process wrote lately with one of these labels."""
+        return self._own_writes.keys(kind, [f"{name}={value}" for name, value in labels.items()])
 
     def by_manager(self, kind: Kind, manager: str) -> builtins.list[Entry]:
         """The entries on which that field manager holds fields."""
-        candidates = [entry for cache in self.whole(kind) for entry in cache.by_manager(manager)]
-        found = self._found(kind, candidates)
+        cached = [entry.key for cache in self.whole(kind) for entry in cache.by_manager(manager)]
+        found = self._each(kind, [*cached, *self._own_writes.keys(kind, (manager,))])
         return [entry for entry in found if any(held.manager == manager for held in entry.managers)]
 
     def by_index(self, kind: Kind, name: str, values: IndexFn, value: str) -> builtins.list[Entry]:
@@ -91,9 +101,10 @@ class CacheView:
 
     def _found(self, kind: Kind, candidates: Iterable[Entry]) -> builtins.list[Entry]:
         """Each of them once and as it is now, and what was written and not yet brought by a watch."""
-        keys = dict.fromkeys(entry.key for entry in candidates)
-        keys |= dict.fromkeys(entry.key for entry in self.own_writes(kind))
-        return [entry for key in keys if (entry := self.get(kind, key)) is not None]
+        return self._each(kind, [entry.key for entry in (*candidates, *self.own_writes(kind))])
+
+    def _each(self, kind: Kind, keys: Iterable[Key]) -> builtins.list[Entry]:
+        return [entry for key in dict.fromkeys(keys) if (entry := self.get(kind, key)) is not None]
 
 
 class CacheSet(CacheView):

@@ -41,11 +41,18 @@ class _Metadata(msgspec.Struct, rename="camel", gc=False):
     deletion_timestamp: str | None = None
     labels: dict[str, str] | None = None
     owner_references: list[_Owner] | None = None
-    managed_fields: list[_ManagedFields] | None = None
+    managed_fields: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Outline(msgspec.Struct, rename="camel", gc=False):
+    api_version: str = ""
+    kind: str = ""
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
 
 
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_metadata = msgspec.json.Decoder(_Metadata)
+_outline = msgspec.json.Decoder(_Outline)
+_managed_fields = msgspec.json.Decoder(list[_ManagedFields] | None)
 _encoder = msgspec.json.Encoder()
 
 
@@ -93,24 +100,42 @@ def entry_of(kind: Kind, raw: bytes, *, keep_managers: str = "") -> Entry:
     Of managedFields only those whose manager begins with `keep_managers` stay (empty: none). Lists leave out
     `apiVersion` and `kind`, and metadata-only reads have others: here an object always says what it is.
     """
+    outline = _outline.decode(raw)
+    metadata = outline.metadata
+    managers: tuple[Managed, ...] = ()
+    if metadata.managed_fields and keep_managers:
+        managers = tuple(
+            Managed(sys.intern(held.manager), sys.intern(held.operation), held.subresource, bytes(held.fields))
+            for held in _managed_fields.decode(metadata.managed_fields) or ()
+            if held.manager.startswith(keep_managers)
+        )
+    lean: bytes | None = None
+    if (outline.api_version, outline.kind) == (kind.api_version, kind.kind):
+        lean = _cut(raw, bytes(metadata.managed_fields))
+    return Entry(_written_again(kind, raw) if lean is None else lean, metadata, managers)
+
+
+def _cut(raw: bytes, managed: bytes) -> bytes | None:
+    """The object's own bytes without its managedFields; None where they cannot be cut out as they stand."""
+    if not managed:
+        return raw
+    entry = b'"managedFields":' + managed
+    start = raw.find(entry)
+    end = start + len(entry)
+    if start < 0:
+        return None
+    if raw[end : end + 1] == b",":
+        return raw[:start] + raw[end + 1 :]
+    return raw[: start - 1] + raw[end:] if raw[start - 1 : start] == b"," else raw[:start] + raw[end:]
+
+
+def _written_again(kind: Kind, raw: bytes) -> bytes:
     parts = _fields.decode(raw)
-    source = parts.pop("metadata", msgspec.Raw(b"{}"))
+    metadata = _fields.decode(parts.pop("metadata", msgspec.Raw(b"{}")))
+    metadata.pop("managedFields", None)
     parts.pop("apiVersion", None)
     parts.pop("kind", None)
-    metadata = _metadata.decode(source)
-    managers: tuple[Managed, ...] = ()
-    if metadata.managed_fields:
-        slim = _fields.decode(source)
-        slim.pop("managedFields", None)
-        source = msgspec.Raw(_encoder.encode(slim))
-        if keep_managers:
-            managers = tuple(
-                Managed(sys.intern(held.manager), sys.intern(held.operation), held.subresource, bytes(held.fields))
-                for held in metadata.managed_fields
-                if held.manager.startswith(keep_managers)
-            )
-    whole = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": source, **parts}
-    return Entry(_encoder.encode(whole), metadata, managers)
+    return _encoder.encode({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **parts})
 
 
 def version_number(resource_version: str) -> int:

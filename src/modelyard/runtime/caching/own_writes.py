@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.runtime.caching.entry import Entry, entry_of
-from modelyard.runtime.caching.store import Store
+from modelyard.runtime.caching.store import KeysByValue, Store
 
 SWEEP_AT = 64
 
@@ -53,6 +53,7 @@ class OwnWrites:
     def __init__(self, keep_managers: str) -> None:
         self._keep_managers = keep_managers
         self._writes: dict[Kind, dict[Key, _Write]] = {}
+        self._by_mark: dict[Kind, KeysByValue] = {}
         self._sweep_at: dict[Kind, int] = {}
         """So many writes of a kind are kept before those that every store shows are looked for."""
 
@@ -86,17 +87,34 @@ class OwnWrites:
             ]
         )
 
+    def keys(self, kind: Kind, marks: Iterable[str]) -> list[Key]:
+        """The keys of writes that carry one of these marks: the uid of an owner, a field manager, a label as `name=value`.
+
+        Writes that every store shows by now may be among them.
+        """
+        index = self._by_mark.get(kind)
+        return [] if index is None else [key for mark in marks for key in index.keys(mark)]
+
     def has(self, kind: Kind) -> bool:
         return bool(self._current(kind))
 
     def _add(self, kind: Kind, key: Key, write: _Write) -> None:
+        writes = self._writes.setdefault(kind, {})
+        if key in writes:
+            self._drop(kind, key)
         if write.is_shown(key):
-            self._writes.get(kind, {}).pop(key, None)
-        else:
-            writes = self._writes.setdefault(kind, {})
-            writes[key] = write
-            if len(writes) >= self._sweep_at.get(kind, SWEEP_AT):
-                self._sweep_at[kind] = 2 * len(self._current(kind)) + SWEEP_AT
+            return
+        writes[key] = write
+        index = self._by_mark.setdefault(kind, KeysByValue())
+        for mark in _marks(write.entry):
+            index.add(mark, key)
+        if len(writes) >= self._sweep_at.get(kind, SWEEP_AT):
+            self._sweep_at[kind] = 2 * len(self._current(kind)) + SWEEP_AT
+
+    def _drop(self, kind: Kind, key: Key) -> None:
+        write = self._writes[kind].pop(key)
+        for mark in _marks(write.entry):
+            self._by_mark[kind].discard(mark, key)
 
     def _current(self, kind: Kind) -> dict[Key, _Write]:
         """The writes that at least one store has yet to show."""
@@ -104,8 +122,16 @@ class OwnWrites:
         if not writes:
             return {}
         for key in [key for key, write in writes.items() if write.is_shown(key)]:
-            del writes[key]
+            self._drop(kind, key)
         return writes
+
+
+def _marks(entry: Entry | None) -> list[str]:
+    """What readers look entries up by."""
+    if entry is None:
+        return []
+    managers = [held.manager for held in entry.managers]
+    return [*entry.owner_uids, *managers, *(f"{name}={value}" for name, value in entry.labels.items())]
 
 
 def _marked(stores: Sequence[Store]) -> tuple[tuple[Store, int], ...]:

@@ -69,8 +69,6 @@ class Store:
     def __iter__(self) -> Iterator[Entry]:
         return iter(list(self._entries.values()))
 
-    # Reading
-
     def get(self, key: Key) -> Entry | None:
         return self._entries.get(key)
 
@@ -88,6 +86,9 @@ class Store:
     def by_owner(self, uid: str) -> builtins.list[Entry]:
         """The entries with an owner reference to that object."""
         return self._found(self._by_owner.keys(uid))
+
+    def keys_by_owner(self, uid: str) -> builtins.list[Key]:
+        return self._by_owner.keys(uid)
 
     def by_manager(self, manager: str) -> builtins.list[Entry]:
         """The entries on which that field manager holds fields (of the managers whose fields are kept)."""
@@ -111,8 +112,6 @@ class Store:
         if chosen.fields or (chosen.namespace and chosen.namespace != entry.key.namespace):
             return False
         return not chosen.labels or parse_labels(chosen.labels).matches(entry.labels)
-
-    # Following
 
     def subscribe(self, handler: Handler) -> None:
         """Calls `handler` for everything that is there, and from now on for every change."""
@@ -150,8 +149,6 @@ class Store:
 
     async def wait_lost(self, key: Key, uid: str, timeout: float) -> bool:
         return await self.wait_until(lambda: self.has_lost(key, uid), timeout)
-
-    # Being fed
 
     def replace(self, entries: Iterable[Entry], resource_version: str) -> None:
         fresh = {entry.key: entry for entry in entries}

@@ -187,7 +187,7 @@ class Controller:
         field_manager: str | None = None,
         permissions: Sequence[Permission] = (),
         optional: bool = False,
-        concurrency: int = 4,
+        concurrency: int = 16,
         timeout: float = 60.0,
         resync: float | None = None,
         ready_condition: str = "Ready",

@@ -171,8 +171,6 @@ class Manager:
                 log.exception("%s failed and is begun again", what)
                 await asyncio.sleep(1.0)
 
-    # Leading
-
     def _may_write(self) -> bool:
         return self.elector is None or self.elector.held
 
@@ -200,8 +198,6 @@ class Manager:
 
     def _start_background(self, work: Background) -> asyncio.Task[None]:
         return asyncio.create_task(self._forever(work.name, lambda: work.run(self._backstage)), name=work.name)
-
-    # Kinds that come and go
 
     def _kinds_changed(self, came: frozenset[Kind], went: frozenset[Kind]) -> None:
         for engine in self.engines:
@@ -233,8 +229,6 @@ class Manager:
         for engine in self.engines:
             if kind in kinds_that_matter(engine.controller):
                 engine.wake_all(f"{kind.resource} is {'served now' if served else 'no longer served'}")
-
-    # Asking
 
     @property
     def problems(self) -> list[str]:

@@ -91,8 +91,6 @@ class MemoryCluster:
         """Lets time pass."""
         self._elapsed += seconds
 
-    # Cluster
-
     @property
     def now(self) -> datetime:
         return self._now + timedelta(seconds=self._elapsed)

@@ -165,7 +165,7 @@ async def a_forced_migration_does_not_count_an_old_success(scene: MLflowScene) -
     await scene.condition("Migration", status="Unknown", reason="ForceMigrationRunning")
     await scene.ground.job_succeeds(JOB)
     await scene.ground.until(builtin.Deployment, "mlflow", lambda d: d["spec"]["replicas"] == 1)
-    assert FORCE_MIGRATE in annotations_of(await scene.mlflow())
+    assert FORCE_MIGRATE in annotations_of(await scene.resource())
     await scene.ground.deployment_ready("mlflow")
     await scene.condition("Migration", status="True", reason="MigrationSucceeded")
     await scene.ground.until(MLFLOW.kind, "mlflow", lambda mlflow: FORCE_MIGRATE not in annotations_of(mlflow))

@@ -132,7 +132,7 @@ def subjects(binding: Object) -> list[str]:
 @platform(67)
 async def a_workspace_gets_the_platforms_groups(scene: MLflowScene) -> None:
     await with_groups(scene)
-    uid = (await scene.mlflow())["metadata"]["uid"]
+    uid = (await scene.resource())["metadata"]["uid"]
     for name, role, members in (
         (VIEW, "mlflow-operator-mlflow-view", ["a", "shared", "adm"]),
         (EDIT, "mlflow-operator-mlflow-edit", ["shared", "adm"]),

@@ -207,7 +207,7 @@ async def availability_follows_the_deployment(scene: MLflowScene) -> None:
 @routing(49)
 async def every_child_names_its_owner(scene: MLflowScene) -> None:
     await with_everything(scene)
-    uid = (await scene.mlflow())["metadata"]["uid"]
+    uid = (await scene.resource())["metadata"]["uid"]
     for kind, name in EVERYTHING:
         (owner,) = owners_of(await scene.ground.get(kind, name))
         assert (owner["kind"], owner["uid"], owner.get("controller")) == ("MLflow", uid, True), (kind, name)

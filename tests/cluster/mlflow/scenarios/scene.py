@@ -9,14 +9,13 @@ from typing import Any
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.objects import status_of
-from modelyard.operators.mlflow.api import MLFLOW
+from modelyard.operators.mlflow.api import DEFINITIONS, MLFLOW
 from modelyard.operators.mlflow.config import Settings
 from modelyard.operators.mlflow.controller import mlflow_controller
 from modelyard.operators.mlflow.module import module_controller
 from modelyard.operators.mlflow.namespace_rbac import namespace_controller
 from tests.cluster import stories
 from tests.cluster.stories import named, refused
-from tests.ground import Ground
 
 POSTGRES = "postgresql://u:p@db:5432/mlflow"
 JOB = "mlflow-mg-3140-g1"
@@ -31,15 +30,14 @@ class Server(stories.Server):
 
 
 @dataclass
-class MLflowScene:
+class MLflowScene(stories.Scene):
     """A ground in which the MLflow operator is at work."""
 
-    ground: Ground
-    settings: Settings = field(default_factory=Settings)
+    kind = MLFLOW.kind
+    usual_name = "mlflow"
+    definitions = DEFINITIONS
 
-    @property
-    def namespace(self) -> str:
-        return self.ground.namespace
+    settings: Settings = field(default_factory=Settings)
 
     async def start(self, *served: Kind, **settings: Any) -> None:
         """Serves the optional kinds and starts the operator with these settings."""
@@ -77,33 +75,6 @@ class MLflowScene:
         await self.ground.deployment_ready("mlflow")
         await self.ground.until(MLFLOW.kind, "mlflow", lambda m: status_of(m).get("version") == version)
         await self.condition("Available", status="True")
-
-    async def edit(self, **spec: Any) -> None:
-        """Changes fields of the spec; None removes one."""
-
-        def change(mlflow: Object) -> None:
-            for name, value in spec.items():
-                if value is None:
-                    mlflow["spec"].pop(name, None)
-                else:
-                    mlflow["spec"][name] = value
-
-        await self.ground.edit(MLFLOW.kind, "mlflow", change)
-
-    async def annotate(self, name: str, value: str = "true") -> None:
-        def change(mlflow: Object) -> None:
-            mlflow["metadata"].setdefault("annotations", {})[name] = value
-
-        await self.ground.edit(MLFLOW.kind, "mlflow", change)
-
-    async def condition(self, type: str, **expected: Any) -> Object:
-        return await self.ground.condition(MLFLOW.kind, "mlflow", type, **expected)
-
-    async def mlflow(self) -> Object:
-        return await self.ground.get(MLFLOW.kind, "mlflow")
-
-    async def status(self) -> Object:
-        return status_of(await self.mlflow())
 
     async def server(self) -> Server:
         return Server(await self.ground.get(builtin.Deployment, "mlflow"))

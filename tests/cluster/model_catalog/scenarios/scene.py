@@ -16,7 +16,7 @@ from modelyard.operators.model_registry.catalog.sources import KEY, SOURCE_LABEL
 from modelyard.operators.model_registry.config import Settings
 from tests.cluster import stories
 from tests.cluster.stories import Server
-from tests.ground import ApiGround, Ground
+from tests.ground import ApiGround
 
 CREATED_BY = {"app.kubernetes.io/created-by": "model-registry-operator"}
 ALWAYS: tuple[tuple[Kind, str], ...] = (
@@ -43,15 +43,10 @@ DATABASE_KINDS = (
 
 
 @dataclass
-class CatalogScene:
-    """A ground in which the catalog's controller is at work."""
+class CatalogScene(stories.Scene):
+    """A ground in which the catalog's controller is at work. It has no resource."""
 
-    ground: Ground
     settings: Settings = field(default_factory=Settings)
-
-    @property
-    def namespace(self) -> str:
-        return self.ground.namespace
 
     async def start(self, *served: Kind, **settings: Any) -> None:
         """Serves the optional kinds and starts the operator with these settings."""
@@ -69,7 +64,6 @@ class CatalogScene:
         assert isinstance(self.ground, ApiGround)
         await self.restart(catalog=False, catalog_delete_data=True)
         await self.ground.quiet()
-        await self.ground.stop()
 
     async def source(self, name: str, **body: Any) -> Object:
         """A ConfigMap that its label makes a source."""

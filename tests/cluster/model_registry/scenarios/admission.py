@@ -101,7 +101,7 @@ async def openshift_gets_a_proxy(scene: RegistryScene) -> None:
     await scene.start()
     await scene.create("plain")
     await scene.ground.until(builtin.Deployment, "plain")
-    assert "kubeRBACProxy" not in (await scene.registry("plain"))["spec"]
+    assert "kubeRBACProxy" not in (await scene.resource("plain"))["spec"]
     await scene.ground.halt()
     hooks = isinstance(scene.ground, ApiGround)
     await scene.start(*OPENSHIFT, hooks=hooks)

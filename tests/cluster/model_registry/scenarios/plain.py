@@ -27,7 +27,7 @@ async def a_plain_registry_has_four_children(scene: RegistryScene) -> None:
     for kind, name in CHILDREN:
         (owner,) = (await scene.ground.until(kind, name))["metadata"]["ownerReferences"]
         assert (owner["uid"], owner["controller"], owner["blockOwnerDeletion"]) == (uid, True, True)
-    assert finalizers_of(await scene.registry()) == [FINALIZER]
+    assert finalizers_of(await scene.resource()) == [FINALIZER]
     for kind in (builtin.RoleBinding, builtin.NetworkPolicy):
         assert await scene.ground.names(kind) == []
     assert "mr-kube-rbac-proxy-config" not in await scene.ground.names(builtin.ConfigMap)

@@ -10,9 +10,9 @@ from typing import Any
 from modelyard.kube import builtin
 from modelyard.kube.conditions import find_condition
 from modelyard.kube.kinds import Kind, Object
-from modelyard.kube.objects import conditions_of, status_of
+from modelyard.kube.objects import conditions_of
 from modelyard.kube.times import format_time, utc_now
-from modelyard.operators.model_registry.api import MODEL_REGISTRY
+from modelyard.operators.model_registry.api import DEFINITIONS, MODEL_REGISTRY
 from modelyard.operators.model_registry.config import Settings
 from modelyard.operators.model_registry.controller import registry_controller
 from modelyard.operators.model_registry.facts import CREATED_BY, ReferenceGrant
@@ -21,13 +21,12 @@ from modelyard.operators.parts.availability import SERVICE_NAME
 from modelyard.runtime.declaring.operator import Operator
 from tests.cluster import stories
 from tests.cluster.stories import Server
-from tests.ground import ApiGround, Ground, MemoryGround
+from tests.ground import LONG_AGO, ApiGround, MemoryGround
 
 REGISTRY = MODEL_REGISTRY.kind
 OLD = Kind(REGISTRY.group, "v1alpha1", REGISTRY.kind, REGISTRY.plural)
 OPENSHIFT = (builtin.Route, builtin.Group)
 GATEWAY = (builtin.HTTPRoute, ReferenceGrant)
-LONG_AGO = "2026-01-01T11:00:00Z"
 MYSQL: Object = {"host": "h", "username": "u", "database": "db", "passwordSecret": {"name": "db-secret", "key": "pw"}}
 POSTGRES: Object = {
     "host": "pg",
@@ -39,16 +38,15 @@ GENERATED: Object = {"generateDeployment": True}
 
 
 @dataclass
-class RegistryScene:
+class RegistryScene(stories.Scene):
     """A ground in which the model registry operator is at work."""
 
-    ground: Ground
+    kind = REGISTRY
+    usual_name = "mr"
+    definitions = DEFINITIONS
+
     settings: Settings = field(default_factory=Settings)
     made: list[tuple[str, str]] = field(default_factory=list)
-
-    @property
-    def namespace(self) -> str:
-        return self.ground.namespace
 
     @property
     def delegator(self) -> str:
@@ -91,18 +89,6 @@ class RegistryScene:
         self.made.append((name, namespace or self.namespace))
         return await self.ground.create(kind, name, namespace=namespace, spec=body, **more)
 
-    async def edit(self, name: str = "mr", **spec: Any) -> None:
-        """Changes fields of the spec; None removes one."""
-
-        def change(registry: Object) -> None:
-            for field_name, value in spec.items():
-                if value is None:
-                    registry["spec"].pop(field_name, None)
-                else:
-                    registry["spec"][field_name] = value
-
-        await self.ground.edit(REGISTRY, name, change)
-
     async def close(self) -> None:
         """Lets the registries go while someone is there to finish them."""
         if not isinstance(self.ground, ApiGround) or self.ground.manager is None:
@@ -112,14 +98,9 @@ class RegistryScene:
                 await self.ground.delete(REGISTRY, name, namespace=namespace)
                 await self.ground.gone(REGISTRY, name, namespace=namespace)
 
-    # What the rest of the cluster does
-
-    async def deployment_up(self, name: str = "mr", since: str = LONG_AGO, **counts: int) -> None:
+    async def deployment_up(self, name: str = "mr", since: str = LONG_AGO) -> None:
         await self.ground.until(builtin.Deployment, name)
-        at = {"lastTransitionTime": since, "lastUpdateTime": since}
-        condition = {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable", "message": "up", **at}
-        status = {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1, "updatedReplicas": 1, **counts}
-        await self.ground.set_status(builtin.Deployment, name, {**status, "conditions": [condition]})
+        await self.ground.deployment_ready(name, since=since)
 
     async def endpoints(self, name: str = "mr", *, ready: bool = True) -> None:
         endpoint = {"addresses": ["10.0.0.7"], "conditions": {"ready": ready}}
@@ -174,20 +155,9 @@ class RegistryScene:
         ingress = [{"host": "x", "conditions": [admitted]}]
         await self.ground.edit(builtin.Route, route, lambda obj: obj.update(status={"ingress": ingress}))
 
-    # What is there
-
-    async def condition(self, type: str, name: str = "mr", **expected: Any) -> Object:
-        return await self.ground.condition(REGISTRY, name, type, **expected)
-
     async def says(self, type: str, start: str, name: str = "mr", **expected: Any) -> None:
         """Until a condition is as expected and its message begins like this."""
         await self.ground.until(REGISTRY, name, lambda registry: _says(registry, type, start, expected))
-
-    async def registry(self, name: str = "mr") -> Object:
-        return await self.ground.get(REGISTRY, name)
-
-    async def status(self, name: str = "mr") -> Object:
-        return status_of(await self.registry(name))
 
     async def server(self, name: str = "mr", container: str = "rest-container") -> Server:
         await self.ground.until(builtin.Deployment, name)

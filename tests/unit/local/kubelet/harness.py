@@ -17,14 +17,14 @@ from modelyard.local.images import Builder, Built, NoRecipe, Recipe
 from modelyard.local.kubelet.backoff import BackOff
 from modelyard.local.kubelet.facts import Node
 from modelyard.local.kubelet.launch import Machine
-from modelyard.local.kubelet.memory import MemoryWatch
 from modelyard.local.kubelet.probes import Outcome, Target
+from modelyard.local.kubelet.processes.memory import MemoryWatch
+from modelyard.local.kubelet.processes.runtime import Exit, Launch, NotRunning, Process, StartFailed
+from modelyard.local.kubelet.processes.sandbox import Isolation, Sandbox
 from modelyard.local.kubelet.pulling import Puller
-from modelyard.local.kubelet.runtime import Exit, Launch, NotRunning, Process, StartFailed
-from modelyard.local.kubelet.sandbox import Isolation, Sandbox
-from modelyard.local.kubelet.tokens import Token
 from modelyard.local.kubelet.tools import Tools
-from modelyard.local.kubelet.volumes import VolumeContext
+from modelyard.local.kubelet.volumes.directories import VolumeContext
+from modelyard.local.kubelet.volumes.tokens import Token
 from modelyard.local.kubelet.worker import PodWorker, Surroundings
 from modelyard.local.network.addresses import PodAddresses
 

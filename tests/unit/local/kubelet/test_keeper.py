@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from modelyard.local.kubelet.runtime import Exit, Launch, NotRunning, Runtime, StartFailed, kill_strays, scope
+from modelyard.local.kubelet.processes.runtime import Exit, Launch, NotRunning, Runtime, StartFailed, kill_strays, scope
 
 ENV = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from modelyard.local.kubelet.endpoint import BadQuestion, log_options
-from modelyard.local.kubelet.logfile import MAX_LINE, LogFile, rotated, stamp
 from modelyard.local.kubelet.logs import LogOptions, last_text, read
+from modelyard.local.kubelet.processes.logfile import MAX_LINE, LogFile, rotated, stamp
 
 SECOND = 1_000_000_000
 START = 1_893_456_000 * SECOND

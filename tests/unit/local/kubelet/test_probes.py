@@ -13,7 +13,7 @@ from aiohttp import web
 
 from modelyard.kube.kinds import Object
 from modelyard.local.kubelet.probes import Outcome, Target, check
-from tests.unit.local.network.certificate import server_context
+from tests.unit.kube.certificates import issue, server_context
 
 HOST = "127.68.1.1"
 
@@ -42,7 +42,9 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, HOST, 0).start()
-    await web.TCPSite(runner, HOST, 0, ssl_context=server_context(tmp_path)).start()
+    await web.TCPSite(
+        runner, HOST, 0, ssl_context=server_context(tmp_path, issue("localhost", hosts=("localhost",)))
+    ).start()
     one.port, one.tls_port = (address[1] for address in runner.addresses)
     yield one
     await runner.cleanup()

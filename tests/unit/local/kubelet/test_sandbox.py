@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from modelyard.local.kubelet.sandbox import Isolation, Mount, NotPossible, Sandbox, View, detect, mounts
+from modelyard.local.kubelet.processes.sandbox import Isolation, Mount, NotPossible, Sandbox, View, detect, mounts
 
 
 def view(directory: Path, *volumes: Mount, **more: Any) -> View:

@@ -10,10 +10,10 @@ import pytest
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Object
-from modelyard.local.kubelet import paths, payload
 from modelyard.local.kubelet.facts import Node
-from modelyard.local.kubelet.payload import File
-from modelyard.local.kubelet.volumes import MountError, VolumeContext, Volumes, sources
+from modelyard.local.kubelet.volumes import paths, payload
+from modelyard.local.kubelet.volumes.directories import MountError, VolumeContext, Volumes, sources
+from modelyard.local.kubelet.volumes.payload import File
 from tests.unit.local.kubelet.harness import FixedTokens, Objects, complete
 
 CLAIM: Object = {

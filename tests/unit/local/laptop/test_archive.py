@@ -1,4 +1,4 @@
-"""`export` and `import`: a cluster as one file, and files that are no such thing."""
+"""`export` and `import`: a cluster as one file, and files that are something else."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from modelyard.local.network.origins import safe_path
 from modelyard.local.network.published import Published
 from modelyard.local.platform import crd_of
 from modelyard.runtime.caching.caches import CacheSet
-from tests.unit.local.network.certificate import server_context
+from tests.unit.kube.certificates import issue, server_context
 
 BACKEND = "127.69.8.1"
 WEB = "Ingress/demo/web"
@@ -157,7 +157,13 @@ async def site(tmp_path: Path) -> AsyncIterator[Site]:
         for kind in (builtin.HTTPRoute, builtin.ReferenceGrant):
             await client.create(builtin.CustomResourceDefinition, crd_of(kind))
         caches = CacheSet(server.client())
-        gateway = Gateway(server.client(), caches, tmp_path, server_context(tmp_path), access)
+        gateway = Gateway(
+            server.client(),
+            caches,
+            tmp_path,
+            server_context(tmp_path, issue("localhost", hosts=("localhost",))),
+            access,
+        )
         await gateway.start()
         one = Site(gateway, client, port)
         await one.publish("web", "demo")

@@ -11,7 +11,7 @@ import pytest
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Object
 from modelyard.kube.objects import name_of
-from modelyard.operators.mlflow.api import DEFINITIONS, MLFLOW_OPERATOR
+from modelyard.operators.mlflow.api import MLFLOW_OPERATOR
 from modelyard.operators.mlflow.facts import FORCE_MIGRATE
 from modelyard.operators.mlflow.module import MODULE_NAME
 from modelyard.operators.mlflow.namespace_rbac import EDIT, VIEW, WORKSPACE
@@ -30,7 +30,7 @@ MINE = "quay.io/me/mlflow:mine"
 
 @pytest.fixture
 def scene() -> MLflowScene:
-    return MLflowScene(MemoryGround(DEFINITIONS))
+    return MLflowScene.in_memory()
 
 
 def events(scene: MLflowScene, reason: str) -> list[EventNote]:
@@ -47,9 +47,6 @@ async def take_the_route(scene: MLflowScene) -> None:
     """The HTTPRoute is someone else's from now on."""
     await scene.ground.delete(builtin.HTTPRoute, "mlflow")
     await scene.ground.create(builtin.HTTPRoute, "mlflow", spec={})
-
-
-# Migrations
 
 
 async def test_a_route_that_cannot_be_made_does_not_stop_a_migration(scene: MLflowScene) -> None:
@@ -180,9 +177,6 @@ async def test_a_job_of_someone_else_on_the_mlflow_does_not_stop_its_migration(s
     await scene.ground.until(builtin.Job, JOB)
 
 
-# Children
-
-
 async def test_what_is_turned_off_goes_although_something_else_fails(scene: MLflowScene) -> None:
     await scene.start(builtin.HTTPRoute)
     await scene.settled(garbageCollection=GC, traceArchival=ARCHIVAL)
@@ -247,9 +241,6 @@ async def test_an_empty_account_name_is_the_default(scene: MLflowScene) -> None:
     assert await scene.ground.names(builtin.ServiceAccount) == ["mlflow-sa"]
 
 
-# What people are told
-
-
 async def test_removed_storage_is_said_to_be_kept(scene: MLflowScene) -> None:
     await scene.start()
     await scene.settled(storage=storage("5Gi"))
@@ -290,9 +281,6 @@ async def test_the_module_moves_its_time_with_its_message(scene: MLflowScene) ->
     then = await scene.ground.condition(*module, "Ready", reason="ConfigPending")
     assert then["message"] != first["message"]
     assert then["lastTransitionTime"] > first["lastTransitionTime"]
-
-
-# Workspaces
 
 
 async def test_a_foreign_binding_in_one_workspace_does_not_keep_the_rights_in_another(scene: MLflowScene) -> None:

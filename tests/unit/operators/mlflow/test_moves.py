@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from modelyard.operators.mlflow.api import DEFINITIONS
 from tests.cluster.mlflow.scenarios import moves
 from tests.cluster.mlflow.scenarios.scene import MLflowScene
-from tests.ground import MemoryGround
 
 
 @pytest.fixture
 def scene() -> MLflowScene:
-    return MLflowScene(MemoryGround(DEFINITIONS))
+    return MLflowScene.in_memory()
 
 
 async def test_a_changed_namespace_is_said_and_starts_no_second_server(scene: MLflowScene) -> None:

@@ -23,7 +23,7 @@ from tests.ground import MemoryGround
 
 @pytest.mark.parametrize("number", sorted(SCENARIOS.keys() - NEEDS_API), ids=title)
 async def test_scenario(number: int) -> None:
-    await SCENARIOS[number](MLflowScene(MemoryGround(DEFINITIONS)))
+    await SCENARIOS[number](MLflowScene.in_memory())
 
 
 def test_no_scenario_is_missing() -> None:
@@ -85,7 +85,7 @@ async def test_how_soon_it_looks_again(
     [((15, 11), "MigrationFailed", NOT_SQL), ((11, 15), "MigrationRetrying", RETRYABLE)],
 )
 async def test_54_the_newest_pod_says_how_a_migration_failed(codes: tuple[int, int], reason: str, said: str) -> None:
-    scene = MLflowScene(MemoryGround(DEFINITIONS))
+    scene = MLflowScene.in_memory()
     await scene.start()
     await scene.create()
     await scene.ground.until(builtin.Job, JOB)

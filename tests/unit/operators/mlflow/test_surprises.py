@@ -6,17 +6,15 @@ import pytest
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Object
-from modelyard.operators.mlflow.api import DEFINITIONS
 from modelyard.operators.mlflow.status import server_rollout
 from tests.cluster.mlflow.scenarios import surprises
 from tests.cluster.mlflow.scenarios.rendering import ARCHIVAL, GC
 from tests.cluster.mlflow.scenarios.scene import MLflowScene
-from tests.ground import MemoryGround
 
 
 @pytest.fixture
 def scene() -> MLflowScene:
-    return MLflowScene(MemoryGround(DEFINITIONS))
+    return MLflowScene.in_memory()
 
 
 async def test_a_pod_of_another_deployment_blocks_no_migration(scene: MLflowScene) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from modelyard.operators.model_registry.api import DEFINITIONS
 from tests.cluster.model_registry.scenarios import NEEDS_API, SCENARIOS, title
 from tests.cluster.model_registry.scenarios.scene import RegistryScene
-from tests.ground import MemoryGround
 
 
 @pytest.mark.parametrize("number", sorted(SCENARIOS.keys() - NEEDS_API), ids=title)
 async def test_scenario(number: int) -> None:
-    await SCENARIOS[number](RegistryScene(MemoryGround(DEFINITIONS)))
+    await SCENARIOS[number](RegistryScene.in_memory())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -49,6 +50,33 @@ def test_defaults_equal_quantities_and_foreign_fields_do_not_count() -> None:
     container["resources"]["limits"]["cpu"] = "1"
     live["spec"]["template"]["spec"]["containers"].append({"name": "injected", "image": "proxy"})
     assert found(Deployment, deployment(), live) == ()
+
+
+def places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every part of an object: what holds it, and its name or index there."""
+    for name in list(value) if isinstance(value, dict) else range(len(value)):
+        yield value, name
+        if isinstance(value[name], dict | list):
+            yield from places(value[name])
+
+
+def test_the_short_walk_over_an_object_never_overlooks_a_difference() -> None:
+    desired = deployment(ports=[{"containerPort": 80}], args=["a", "b"], env=[{"name": "A", "value": "1"}])
+    live = applied(Deployment, desired)
+    schema, managed = schema_of(Deployment), managed_by(live, ME)
+    assert managed is not None
+    assert fieldsets.agrees(live, desired, schema, managed)
+    overlooked = []
+    for which in (0, 1):
+        for number in range(len(list(places((desired, live)[which])))):
+            pair = [copy.deepcopy(desired), copy.deepcopy(live)]
+            container, name = list(places(pair[which]))[number]
+            del container[name]
+            owned = fieldsets.FieldSet.parse(managed)
+            differs = bool(fieldsets.drift(pair[1], pair[0], schema, owned))
+            if differs and fieldsets.agrees(pair[1], pair[0], schema, managed):
+                overlooked.append((which, name))
+    assert not overlooked
 
 
 @pytest.mark.parametrize(

@@ -48,6 +48,19 @@ MANAGED = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("before", [{}, {"annotations": {"managedFields": "no list"}}])
+@pytest.mark.parametrize("after", [{}, {"zone": "x"}])
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_managed_fields_are_left_out_wherever_they_stand(
+    before: dict[str, Any], after: dict[str, Any], separators: tuple[str, str]
+) -> None:
+    metadata = {**before, "managedFields": MANAGED, **after}
+    whole = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"managedFields": []}}
+    made = entry_of(Pod, json.dumps(whole, separators=separators).encode(), keep_managers="modelyard-")
+    assert made.object == {**whole, "metadata": {**before, **after}}
+    assert len(made.managers) == 2
+
+
 def test_object_says_what_it_is_and_has_no_managed_fields() -> None:
     made = entry("a", 5, managedFields=MANAGED, labels={"app": "web"})
     assert made.object == {

@@ -18,7 +18,7 @@ _ALL_URLS = Rule(verbs=("*",), non_resource_urls=("*",))
 
 
 class EscalationGuard:
-    """Looks at writes of RBAC objects by users who are no masters."""
+    """Looks at writes of RBAC objects by users outside of `system:masters`."""
 
     def __init__(self, rbac: Rbac) -> None:
         self._rbac = rbac

@@ -8,8 +8,8 @@ from modelyard.kube import builtin, names
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.builtin import checks, defaults
 from modelyard.local.apiserver.builtin.claims import claim_warnings, validate_claim_spec
-from modelyard.local.apiserver.builtin.pod_validation import validate_template
-from modelyard.local.apiserver.builtin.pod_warnings import pod_name_warnings, template_warnings
+from modelyard.local.apiserver.builtin.pods.validation import validate_template
+from modelyard.local.apiserver.builtin.pods.warnings import pod_name_warnings, template_warnings
 from modelyard.local.apiserver.builtin.rules import Rules
 from modelyard.local.apiserver.requests.problems import (
     Cause,

@@ -8,8 +8,8 @@ from modelyard.kube import builtin
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.builtin import checks
 from modelyard.local.apiserver.builtin.job_status import job_status
-from modelyard.local.apiserver.builtin.pod_validation import validate_template
-from modelyard.local.apiserver.builtin.pod_warnings import pod_name_warnings, template_warnings
+from modelyard.local.apiserver.builtin.pods.validation import validate_template
+from modelyard.local.apiserver.builtin.pods.warnings import pod_name_warnings, template_warnings
 from modelyard.local.apiserver.builtin.rules import Rules
 from modelyard.local.apiserver.builtin.schedules import validate_schedule, validate_time_zone
 from modelyard.local.apiserver.requests.problems import Cause, duplicate, invalid_value, not_supported, required

@@ -9,8 +9,8 @@ from modelyard.kube.kinds import Object
 from modelyard.kube.quantities import parse
 from modelyard.local.apiserver.builtin import checks
 from modelyard.local.apiserver.builtin.differences import difference
+from modelyard.local.apiserver.builtin.pods.volumes import validate_source
 from modelyard.local.apiserver.builtin.rules import Rules
-from modelyard.local.apiserver.builtin.volume_validation import validate_source
 from modelyard.local.apiserver.requests.problems import (
     Cause,
     field_forbidden,

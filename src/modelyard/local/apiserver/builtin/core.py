@@ -12,7 +12,7 @@ from modelyard.kube import builtin, names
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.quantities import parse
 from modelyard.local.apiserver.builtin import checks
-from modelyard.local.apiserver.builtin.pod_validation import validate_template
+from modelyard.local.apiserver.builtin.pods.validation import validate_template
 from modelyard.local.apiserver.builtin.rules import Rules
 from modelyard.local.apiserver.requests.problems import (
     Cause,

@@ -7,7 +7,7 @@ from typing import Any
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Kind, Object
-from modelyard.local.apiserver.builtin.pod_defaults import (
+from modelyard.local.apiserver.builtin.pods.defaults import (
     default_claim_spec,
     default_disk,
     default_pod,

@@ -17,7 +17,7 @@ from modelyard.local.apiserver.builtin import (
 )
 from modelyard.local.apiserver.builtin.certificates import SIGNING_REQUEST, SigningRequestStrategy
 from modelyard.local.apiserver.builtin.namespaces import NamespaceStrategy
-from modelyard.local.apiserver.builtin.pods import PodStrategy
+from modelyard.local.apiserver.builtin.pods.behavior import PodStrategy
 from modelyard.local.apiserver.builtin.rules import BuiltinStrategy, Rules
 from modelyard.local.apiserver.builtin.service_network import ServiceNetwork
 from modelyard.local.apiserver.builtin.services import ServiceStrategy

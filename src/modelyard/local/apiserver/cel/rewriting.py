@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from modelyard.local.apiserver.cel.syntax import Fixed, fields_of
+from modelyard.local.apiserver.wire import field, fields_of, integer_field
 
 _FIRST_NEW_ID = 1_000_000
 _EXPR = "expr"
@@ -34,28 +34,13 @@ def _rewrite(data: bytes, message: str, wrapped: Mapping[int, str]) -> bytes:
     identity = 0
     for number, value in fields_of(data):
         if isinstance(value, int):
-            out += _varint(number << 3) + _varint(value)
+            out += integer_field(number, value)
             if message == _EXPR and number == 2:
                 identity = value
             continue
         kind = inside.get(number)
-        out += _field(number, _rewrite(value, kind, wrapped) if kind else value)
+        out += field(number, _rewrite(value, kind, wrapped) if kind else value)
     if message == _EXPR and identity in wrapped:
-        call = _field(2, wrapped[identity].encode()) + _field(3, bytes(out))
-        return _varint(2 << 3) + _varint(_FIRST_NEW_ID + identity) + _field(6, call)
-    return bytes(out)
-
-
-def _field(number: int, content: bytes) -> bytes:
-    if isinstance(content, Fixed):
-        return _varint(number << 3 | (1 if len(content) == 8 else 5)) + content
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
+        call = field(2, wrapped[identity].encode()) + field(3, bytes(out))
+        return integer_field(2, _FIRST_NEW_ID + identity) + field(6, call)
     return bytes(out)

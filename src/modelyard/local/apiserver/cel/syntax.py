@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from modelyard.local.apiserver.wire import fields_of
+
 
 @dataclass(slots=True)
 class Expr:
@@ -51,40 +53,6 @@ def read_syntax(serialised: bytes) -> Syntax:
         elif number == 5 and isinstance(value, bytes):
             positions = _positions(value)
     return Syntax(root, positions)
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-        shift += 7
-
-
-class Fixed(bytes):
-    """A field of four or eight bytes, as doubles are written."""
-
-
-def fields_of(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """The fields of a protobuf message, in order."""
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        number, wire = tag >> 3, tag & 7
-        if wire == 0:
-            value, at = _varint(data, at)
-            yield number, value
-        elif wire == 2:
-            size, at = _varint(data, at)
-            yield number, data[at : at + size]
-            at += size
-        else:
-            size = 8 if wire == 1 else 4
-            yield number, Fixed(data[at : at + size])
-            at += size
 
 
 def _messages(data: bytes) -> dict[int, list[bytes]]:

@@ -4,6 +4,8 @@ kubectl takes everything else from version 3. It asks for this one when it meets
 
 from __future__ import annotations
 
+from modelyard.local.apiserver.wire import field
+
 MEDIA = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 
@@ -14,27 +16,13 @@ def wants_binary(accept: str) -> bool:
 def binary_document(version: str) -> bytes:
     """A document with one operation: patch a namespace, with the parameter `fieldValidation`."""
     query = _text(2, "query") + _text(4, "fieldValidation") + _text(6, "string")
-    parameter = _part(1, _part(2, _part(3, query)))
-    kind = _text(1, "x-kubernetes-group-version-kind") + _part(2, _text(2, 'group: ""\nkind: Namespace\nversion: v1\n'))
-    operation = _text(5, "patchCoreV1Namespace") + _part(8, parameter) + _part(13, kind)
-    path = _text(1, "/api/v1/namespaces/{name}") + _part(2, _part(8, operation))
+    parameter = field(1, field(2, field(3, query)))
+    kind = _text(1, "x-kubernetes-group-version-kind") + field(2, _text(2, 'group: ""\nkind: Namespace\nversion: v1\n'))
+    operation = _text(5, "patchCoreV1Namespace") + field(8, parameter) + field(13, kind)
+    path = _text(1, "/api/v1/namespaces/{name}") + field(2, field(8, operation))
     info = _text(1, "Kubernetes") + _text(2, version)
-    return _text(1, "2.0") + _part(2, info) + _part(8, _part(2, path))
+    return _text(1, "2.0") + field(2, info) + field(8, field(2, path))
 
 
 def _text(number: int, text: str) -> bytes:
-    return _part(number, text.encode())
-
-
-def _part(number: int, content: bytes) -> bytes:
-    """One field of a protobuf message: a text or a nested message."""
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return field(number, text.encode())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import gzip
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
@@ -18,6 +18,7 @@ import msgspec
 
 from modelyard.kube.kinds import Object
 from modelyard.kube.times import format_micro_time, format_time
+from modelyard.local.apiserver.wire import fields_of
 
 _MAGIC = b"k8s\x00"
 _SPECIAL_GROUPS = {"": "core", "rbac.authorization.k8s.io": "rbac"}
@@ -36,8 +37,8 @@ def decode_protobuf(body: bytes) -> Object:
     if not body.startswith(_MAGIC):
         raise NotReadable("the body does not begin with Kubernetes' protobuf mark")
     try:
-        envelope = dict(_fields(body[len(_MAGIC) :]))
-        names = dict(_fields(envelope.get(1, b"")))
+        envelope = dict(fields_of(body[len(_MAGIC) :]))
+        names = dict(fields_of(envelope.get(1, b"")))
         api_version, kind = names.get(1, b"").decode(), names.get(2, b"").decode()
         message = _message_name(api_version, kind)
         if message not in _messages():
@@ -68,13 +69,13 @@ def _by_number(message: str) -> dict[int, Field]:
 def _read(message: str, data: bytes) -> Object:
     known = _by_number(message)
     made: Object = {}
-    for number, value in _fields(data):
+    for number, value in fields_of(data):
         field = known.get(number)
         if field is None:
             continue
         _, name, code, flags = field
         if code.startswith("{"):
-            entry = dict(_fields(value))
+            entry = dict(fields_of(value))
             made.setdefault(name, {})[entry.get(1, b"").decode()] = _value(code[1:], entry.get(2, b""))
         elif not name:
             made |= _value(code, value)
@@ -92,7 +93,7 @@ def _value(code: str, value: Any) -> Any:
     if code.startswith("m:"):
         name = code[2:]
         # A message without a description is a named list of texts.
-        return _read(name, value) if name in _messages() else [item.decode() for _, item in _fields(value)]
+        return _read(name, value) if name in _messages() else [item.decode() for _, item in fields_of(value)]
     if code.startswith("or:"):
         return _schema_or_other(code, value)
     return _READERS[code](value)
@@ -101,7 +102,7 @@ def _value(code: str, value: Any) -> Any:
 def _schema_or_other(code: str, data: bytes) -> Any:
     """A part of a custom resource's schema that is a schema, or else a list of them, a truth value or a list of names."""
     schemas, others = (2, 1) if code == "or:b" else (1, 2)
-    found = list(_fields(data))
+    found = list(fields_of(data))
     for number, value in found:
         if number == schemas:
             return _read(_SCHEMA, value)
@@ -116,7 +117,7 @@ def _integer(value: int) -> int:
 
 
 def _time(data: bytes, form: Callable[[datetime], str] = format_time) -> str | None:
-    parts = dict(_fields(data))
+    parts = dict(fields_of(data))
     if not parts.get(1):
         return None
     moment = datetime.fromtimestamp(_integer(parts[1]), UTC).replace(microsecond=int(parts.get(2, 0)) // 1000)
@@ -124,22 +125,22 @@ def _time(data: bytes, form: Callable[[datetime], str] = format_time) -> str | N
 
 
 def _int_or_string(data: bytes) -> int | str:
-    parts = dict(_fields(data))
+    parts = dict(fields_of(data))
     text: bytes = parts.get(3, b"")
     return text.decode() if parts.get(1) else _integer(parts.get(2, 0))
 
 
 def _quantity(data: bytes) -> str:
-    return str(dict(_fields(data)).get(1, b"0").decode())
+    return str(dict(fields_of(data)).get(1, b"0").decode())
 
 
 def _raw(data: bytes) -> Any:
-    content = dict(_fields(data)).get(1, b"")
+    content = dict(fields_of(data)).get(1, b"")
     return msgspec.json.decode(content) if content else None
 
 
 def _duration(data: bytes) -> str:
-    return f"{_integer(dict(_fields(data)).get(1, 0)) / 1e9:g}s"
+    return f"{_integer(dict(fields_of(data)).get(1, 0)) / 1e9:g}s"
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
@@ -155,39 +156,3 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "intstr": _int_or_string,
     "raw": _raw,
 }
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Number and value of each field: an int for a varint, bytes for all else."""
-    position, end = 0, len(data)
-    while position < end:
-        tag, position = _varint(data, position)
-        number, wire = tag >> 3, tag & 7
-        if wire == 0:
-            value, position = _varint(data, position)
-            yield number, value
-        elif wire in (1, 5):
-            size = 8 if wire == 1 else 4
-            yield number, data[position : position + size]
-            position += size
-        elif wire == 2:
-            size, position = _varint(data, position)
-            if position + size > end:
-                raise ValueError("a field is longer than the message")
-            yield number, data[position : position + size]
-            position += size
-        else:
-            raise ValueError(f"wire type {wire} is not in use")
-
-
-def _varint(data: bytes, position: int) -> tuple[int, int]:
-    result = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        result |= (byte & 0x7F) << shift
-        if not byte & 0x80:
-            return result, position
-        shift += 7
-        if shift > 63:
-            raise ValueError("a number is too long")

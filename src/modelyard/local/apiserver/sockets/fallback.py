@@ -148,7 +148,7 @@ def _quiet_log() -> logging.Logger:
 
 
 def _readable(text: str) -> str:
-    """A header's text, where bytes that are no UTF-8 are replaced: half of a character cannot be written anywhere."""
+    """A header's text, where bytes that are not UTF-8 are replaced: half of a character cannot be written anywhere."""
     return text if text.isascii() else text.encode(errors="surrogateescape").decode(errors="replace")
 
 

@@ -40,7 +40,7 @@ def _is_uri(text: str) -> bool:
         return text.startswith("/")
     rest = scheme[2]
     if not rest.startswith("//"):
-        # Opaque URIs (mailto:x) are no request URIs, but Go accepts them.
+        # Opaque URIs (mailto:x) are not request URIs, but Go accepts them.
         return True
     authority = re.split(r"[/?#]", rest[2:], maxsplit=1)[0]
     host = authority.rpartition("@")[2]

@@ -12,7 +12,7 @@ from modelyard.kube.builtin import Node, Pod, PodDisruptionBudget
 from modelyard.kube.kinds import Kind, Object
 from modelyard.kube.times import format_time
 from modelyard.local.apiserver.builtin.checks import selects
-from modelyard.local.apiserver.builtin.pods import binding_causes
+from modelyard.local.apiserver.builtin.pods.behavior import binding_causes
 from modelyard.local.apiserver.requests.messages import Duplex, Reply, Upgrade, WebSocket
 from modelyard.local.apiserver.requests.options import DeleteOptions, WriteOptions
 from modelyard.local.apiserver.requests.problems import (

@@ -138,7 +138,7 @@ def _check(write: Write, scale: Object) -> None:
 
 
 def _replicas(resource: ServedResource, scale: Object) -> int | None:
-    """Raises 400 where they are no number."""
+    """Raises 400 where they are not a number."""
     spec = scale.get("spec") or {}
     replicas = spec.get("replicas") if isinstance(spec, dict) else None
     if replicas is None or _is_number(replicas):

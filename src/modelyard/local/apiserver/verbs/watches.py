@@ -150,7 +150,7 @@ class Signal:
             self._held.popleft().frames = None
 
     def forget(self, future: asyncio.Future[None]) -> None:
-        """The waiter was woken by something else, or is no more."""
+        """The waiter was woken by something else, or has ended."""
         self._waiting.pop(future, None)
 
 

@@ -154,9 +154,6 @@ def _text(text: str) -> dict[str, str]:
     return {sources.KEY: text}
 
 
-# The server
-
-
 def deployment(facts: CatalogFacts) -> Object:
     settings = facts.settings
     made = build.deployment(
@@ -343,9 +340,6 @@ def health(facts: CatalogFacts) -> Object:
     return build.config_map(HEALTH, facts.namespace, data, labels(HEALTH))
 
 
-# Access
-
-
 def access(facts: CatalogFacts) -> list[Object]:
     """Everyone who is known may read; the platform's admins may edit the lists."""
     names, namespace = labels(), facts.namespace
@@ -383,9 +377,6 @@ def _admin_rules(facts: CatalogFacts) -> list[Object]:
 
 def _describe(obj: Object, name: str, description: str) -> None:
     obj["metadata"]["annotations"] = {DISPLAY_NAME: name, DESCRIPTION: description}
-
-
-# The database
 
 
 def credentials(facts: CatalogFacts, password: str) -> Child:

@@ -159,9 +159,6 @@ def _credentials(facts: CatalogFacts, secret: Object | None, world: World) -> Ch
     return made.credentials(facts, world.token(24))
 
 
-# What others made
-
-
 def _list_edits(settings: Settings, world: World) -> Iterator[Edit]:
     """Older versions wrote their own entry into the users' lists; it goes, all else stays."""
     for name in sources.USER_TEXTS:
@@ -208,9 +205,6 @@ def _database_edits(facts: CatalogFacts, world: World) -> Iterator[Edit]:
 
 def _is_tracked(claim: Object) -> bool:
     return any(name.startswith(f"{DOMAIN}/") for name in labels_of(claim))
-
-
-# Facts
 
 
 def observe(settings: Settings, world: World) -> CatalogFacts:

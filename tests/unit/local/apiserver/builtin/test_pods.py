@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from modelyard.local.apiserver.builtin.pod_defaults import pull_policy
-from modelyard.local.apiserver.builtin.pod_warnings import pod_warnings
-from modelyard.local.apiserver.builtin.pods import quality_of_service
+from modelyard.local.apiserver.builtin.pods.behavior import quality_of_service
+from modelyard.local.apiserver.builtin.pods.defaults import pull_policy
+from modelyard.local.apiserver.builtin.pods.warnings import pod_warnings
 
 SMALL = {"cpu": "100m", "memory": "64Mi"}
 

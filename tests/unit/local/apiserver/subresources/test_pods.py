@@ -19,7 +19,7 @@ from modelyard.local.apiserver.requests.messages import LOOPBACK, Reply, Request
 from modelyard.local.apiserver.sockets.spdy import DICTIONARY
 from modelyard.local.kubelet.endpoint import Attached, BadQuestion, KubeletServer
 from modelyard.local.kubelet.logs import LogOptions
-from modelyard.local.kubelet.usage import Usage, Used
+from modelyard.local.kubelet.processes.usage import Usage, Used
 
 
 class FakeAnswers:

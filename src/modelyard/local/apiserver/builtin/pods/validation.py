@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from modelyard.kube import names
 from modelyard.kube.kinds import Object
 from modelyard.local.apiserver.builtin import checks
-from modelyard.local.apiserver.builtin.container_validation import seccomp_profile, validate_containers
-from modelyard.local.apiserver.builtin.volume_validation import validate_volumes
+from modelyard.local.apiserver.builtin.pods.containers import seccomp_profile, validate_containers
+from modelyard.local.apiserver.builtin.pods.volumes import validate_volumes
 from modelyard.local.apiserver.requests.problems import (
     Cause,
     duplicate,

@@ -12,10 +12,11 @@ from pathlib import Path
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Object
-from modelyard.local.kubelet import downward, payload
+from modelyard.local.kubelet import downward
 from modelyard.local.kubelet.facts import Node, Objects, containers
-from modelyard.local.kubelet.payload import File
-from modelyard.local.kubelet.tokens import Token, TokenError, Tokens
+from modelyard.local.kubelet.volumes import payload
+from modelyard.local.kubelet.volumes.payload import File
+from modelyard.local.kubelet.volumes.tokens import Token, TokenError, Tokens
 
 DEFAULT_MODE = 0o644
 NODE_VOLUMES = "/modelyard/volumes"

@@ -17,10 +17,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from modelyard.local.kubelet import children, line, namespaces
-from modelyard.local.kubelet.attachments import Copies, Streams
-from modelyard.local.kubelet.line import Message
-from modelyard.local.kubelet.logfile import LogFile
+from modelyard.local.kubelet.processes import children, line, namespaces
+from modelyard.local.kubelet.processes.attachments import Copies, Streams
+from modelyard.local.kubelet.processes.line import Message
+from modelyard.local.kubelet.processes.logfile import LogFile
 
 MARKER: Final = "MODELYARD_CONTAINER"
 """Environment variable that names the container a process belongs to; how strays are recognised."""

@@ -27,7 +27,7 @@ _LONGEST_GREETING: Final = 4096
 
 
 class Malformed(ValueError):
-    """What came is no message."""
+    """What came is not a message."""
 
 
 def pack(message: Message) -> bytes:

@@ -15,8 +15,9 @@ import stat
 from collections.abc import Collection
 from typing import Any, Final
 
-from modelyard.local.kubelet import capabilities, paths
-from modelyard.local.kubelet.paths import by_descriptor
+from modelyard.local.kubelet.processes import capabilities
+from modelyard.local.kubelet.volumes import paths
+from modelyard.local.kubelet.volumes.paths import by_descriptor
 
 Plan = dict[str, Any]
 """How a container sees the machine; built by `sandbox.Sandbox.plan`, passed to the keeper as JSON."""

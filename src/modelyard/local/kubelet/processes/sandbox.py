@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from modelyard.local.kubelet import namespaces
+from modelyard.local.kubelet.processes import namespaces
 from modelyard.local.network.rewrite import rewrite_paths
 
 _ETC = (
@@ -245,7 +245,7 @@ def _try_bubblewrap() -> tuple[Sandbox | None, str]:
 
 
 def _try_namespaces() -> tuple[Sandbox | None, str]:
-    root = str(Path(namespaces.__file__).parents[3])
+    root = str(Path(namespaces.__file__).parents[4])
     with tempfile.TemporaryDirectory() as scratch:
         command = [sys.executable, "-S", "-B", "-m", namespaces.__name__, scratch]
         failure = _failure(command, {"PYTHONPATH": root})

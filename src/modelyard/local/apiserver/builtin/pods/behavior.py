@@ -11,8 +11,8 @@ from modelyard.kube.names import dns_label, in_range
 from modelyard.kube.quantities import parse
 from modelyard.local.apiserver.builtin import checks
 from modelyard.local.apiserver.builtin.differences import difference
-from modelyard.local.apiserver.builtin.pod_validation import validate_pod_spec, validate_tolerations
-from modelyard.local.apiserver.builtin.pod_warnings import pod_warnings
+from modelyard.local.apiserver.builtin.pods.validation import validate_pod_spec, validate_tolerations
+from modelyard.local.apiserver.builtin.pods.warnings import pod_warnings
 from modelyard.local.apiserver.builtin.rules import BuiltinStrategy, Rules
 from modelyard.local.apiserver.requests.problems import (
     Cause,

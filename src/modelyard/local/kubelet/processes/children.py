@@ -12,7 +12,7 @@ import signal
 import termios
 from typing import Any
 
-from modelyard.local.kubelet import paths
+from modelyard.local.kubelet.volumes import paths
 
 
 def reset_signals() -> None:

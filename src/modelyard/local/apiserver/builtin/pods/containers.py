@@ -8,7 +8,7 @@ from modelyard.kube import names
 from modelyard.kube.kinds import Object
 from modelyard.kube.quantities import QuantityError, parse
 from modelyard.local.apiserver.builtin import checks
-from modelyard.local.apiserver.builtin.volume_validation import (
+from modelyard.local.apiserver.builtin.pods.volumes import (
     ENV_FIELDS,
     descending_path,
     field_reference,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from modelyard.local.kubelet import keeper, line, namespaces
+from modelyard.local.kubelet.processes import keeper, line, namespaces
 
 
 class StartFailed(Exception):
@@ -114,7 +114,7 @@ class Runtime:
         return line.dial(str(self._directory))
 
     def _spawn_keeper(self) -> None:
-        root = str(Path(keeper.__file__).parents[3])
+        root = str(Path(keeper.__file__).parents[4])
         with (self._directory / "keeper.log").open("ab") as log:
             self._child = subprocess.Popen(
                 [sys.executable, "-S", "-B", "-m", keeper.__name__, str(self._directory), str(self._linger)],

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from modelyard.kube.kinds import Object
-from modelyard.local.kubelet.memory import resident, tree
+from modelyard.local.kubelet.processes.memory import resident, tree
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PERIOD = 5.0
