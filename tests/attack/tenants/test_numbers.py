@@ -13,10 +13,10 @@ from modelyard.kube.kinds import Object
 from modelyard.kube.schedules import ScheduleError, parse_schedule
 from modelyard.kube.times import later
 from modelyard.local.apiserver import ApiServer
-from modelyard.local.kubelet import payload
 from modelyard.local.kubelet.endpoint import log_options
 from modelyard.local.kubelet.environment import ConfigError, command_line, environment
 from modelyard.local.kubelet.facts import Node
+from modelyard.local.kubelet.volumes import payload
 from modelyard.local.kubelet.volumes.payload import File
 from modelyard.local.workloads import cronjob_controller, job_controller, statefulset_controller
 from tests.attack.bytes.confined import request

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from modelyard.kube.builtin import Pod, Secret, Service
 from modelyard.kube.client import Client
 from modelyard.kube.kinds import Object
-from modelyard.kube.objects import controller_of, name_of, spec_of, status_of
+from modelyard.kube.objects import controller_of, name_of, spec_of, status_of, uid_of
 from modelyard.kube.secrets import text_of
 from modelyard.local.network.published import Published
 from modelyard.operators.parts.ray_crd import RAY_CLUSTER
@@ -51,7 +51,7 @@ async def ray_head(client: Client, one: Published) -> RayHead | None:
 
 def _belongs(obj: Object, cluster: Object) -> bool:
     """Labels are anybody's to write; the reference to the owner is checked by the garbage collector."""
-    return str((controller_of(obj) or {}).get("uid")) == cluster["metadata"]["uid"]
+    return (controller_of(obj) or {}).get("uid") == uid_of(cluster)
 
 
 async def _service(client: Client, cluster: Object, namespace: str) -> str:
