@@ -53,13 +53,13 @@ async def _play_pods(client: Client) -> bool:
             await client.delete(builtin.Pod, *key, grace=0)
             continue
         template = spec["template"]
-        pod: Object = {
+        planned: Object = {
             "apiVersion": builtin.Pod.api_version,
             "kind": builtin.Pod.kind,
             "metadata": {"name": key.name, "namespace": key.namespace, "labels": labels_of(template)},
             "spec": template["spec"],
         }
-        await client.create(builtin.Pod, pod)
+        await client.create(builtin.Pod, planned)
         await _run(client, key, template["spec"]["containers"])
     return played
 
