@@ -63,6 +63,7 @@ def mermaid(flow: Flow) -> str:
         "For": f"{_API}->>+{manager}: Watch {{}} (reconcile)",
         "Owns": f"{manager}->>{_API}: Create/Update {{}}",
         "Watches": f"{_API}-->>+{manager}: Watch {{}} (informer)",
+        "Wraps": f"{manager}->>{_API}: Create, watch and delete {{}}",
     }
     lines += [
         "    " + arrows[type_].format(kind) for type_, kind in dict.fromkeys((w.type, w.kind) for w in flow.watches)

@@ -124,6 +124,9 @@ def _watches(controller: Controller) -> list[WatchRow]:
     owns = "Owns" if controller.kinds else "Watches"
     rows += [_row(owns, o.kind, o.source, optional=o.optional) for o in controller.owns]
     rows += [_row("Watches", w.kind, w.source, optional=w.optional) for w in controller.watches]
+    if controller.wraps is not None and controller.kind is not None:
+        named = f"kinds that {controller.kind.kind} names"
+        rows.append(WatchRow("Wraps", f"any {named}, while it does", named, "", place(controller.wraps.source)))
     return rows
 
 
@@ -132,6 +135,6 @@ def _row(type: str, kind: Kind, source: Source, *, optional: bool) -> WatchRow:
 
 
 def _unique(rows: list[WatchRow]) -> list[WatchRow]:
-    order = {"For": 0, "Owns": 1, "Watches": 2}
+    order = {"For": 0, "Owns": 1, "Watches": 2, "Wraps": 3}
     seen = {(row.type, row.gvk, row.source): row for row in rows}
     return sorted(seen.values(), key=lambda row: (order[row.type], row.gvk, row.source))

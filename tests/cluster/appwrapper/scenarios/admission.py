@@ -25,12 +25,9 @@ from tests.cluster.appwrapper.scenarios.scene import (
 from tests.ground import ApiGround
 
 book = Book()
+admission = book.scenario
 PODS = {"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}
 APPWRAPPERS = {"apiGroups": [AW.group], "resources": ["appwrappers"], "verbs": ["*"]}
-
-
-def admission(number: int) -> Any:
-    return book.scenario(number, needs_api=True)
 
 
 async def begun(scene: AppWrapperScene, **section: Any) -> AppWrapperScene:
@@ -43,14 +40,14 @@ def with_sets(component: Object, *paths: str, replicas: int | None = None) -> Ob
     return component | {"podSets": [{"path": path, **count} for path in paths]}
 
 
-@admission(27)
+@admission(27, needs_api=True)
 async def without_a_pod_there_is_nothing_to_queue(scene: AppWrapperScene) -> None:
     await begun(scene)
     await refused(scene.create(suspend=True), "components contains no podspecs")
     await refused(scene.create(service(), suspend=True), "components contains no podspecs")
 
 
-@admission(28)
+@admission(28, needs_api=True)
 async def at_most_eight_pod_sets_are_admitted(scene: AppWrapperScene) -> None:
     await begun(scene)
     nine = [pod(f"p{number}") for number in range(9)]
@@ -58,7 +55,7 @@ async def at_most_eight_pod_sets_are_admitted(scene: AppWrapperScene) -> None:
     await scene.create(*nine[:8], suspend=True)
 
 
-@admission(29)
+@admission(29, needs_api=True)
 async def declared_paths_lead_to_pod_templates(scene: AppWrapperScene) -> None:
     await begun(scene)
     for path, said in (
@@ -82,7 +79,7 @@ def job_set() -> Object:
     }
 
 
-@admission(30)
+@admission(30, needs_api=True)
 async def paths_into_lists_are_checked(scene: AppWrapperScene) -> None:
     await begun(scene)
     jobs = "template.spec.replicatedJobs"
@@ -100,7 +97,7 @@ async def paths_into_lists_are_checked(scene: AppWrapperScene) -> None:
     await scene.create(with_sets(job_set(), f"{jobs}[0].template.spec.template"), suspend=True)
 
 
-@admission(31)
+@admission(31, needs_api=True)
 async def components_stay_in_the_namespace(scene: AppWrapperScene) -> None:
     await begun(scene)
     component = pod()
@@ -110,7 +107,7 @@ async def components_stay_in_the_namespace(scene: AppWrapperScene) -> None:
     await scene.create(component, suspend=True)
 
 
-@admission(32)
+@admission(32, needs_api=True)
 async def appwrappers_are_not_nested(scene: AppWrapperScene) -> None:
     await begun(scene)
     for version in ("v1beta2", "v1beta1"):
@@ -132,7 +129,7 @@ async def by(client: Client, scene: AppWrapperScene, name: str, *components: Obj
     return await client.create(AW, {**body, "spec": {"suspend": True, "components": list(components)}})
 
 
-@admission(33)
+@admission(33, needs_api=True)
 async def users_wrap_only_what_they_may_create_themselves(scene: AppWrapperScene) -> None:
     await begun(scene)
     assert isinstance(scene.ground, ApiGround)
@@ -147,7 +144,7 @@ async def users_wrap_only_what_they_may_create_themselves(scene: AppWrapperScene
     await by(alice, scene, "web", deployment())
 
 
-@admission(34)
+@admission(34, needs_api=True)
 async def the_name_of_the_user_cannot_be_chosen(scene: AppWrapperScene) -> None:
     await begun(scene)
     assert isinstance(scene.ground, ApiGround)
@@ -165,7 +162,7 @@ async def the_name_of_the_user_cannot_be_chosen(scene: AppWrapperScene) -> None:
     assert labels_of(changed)[USER_LABEL] == user
 
 
-@admission(35)
+@admission(35, needs_api=True)
 async def a_queue_is_chosen_for_who_names_none(scene: AppWrapperScene) -> None:
     await begun(scene, Config={"defaultQueueName": "q1"})
     made = await scene.create(pod(), suspend=True)
@@ -174,7 +171,7 @@ async def a_queue_is_chosen_for_who_names_none(scene: AppWrapperScene) -> None:
     assert labels_of(other)[QUEUE_LABEL] == "q2"
 
 
-@admission(36)
+@admission(36, needs_api=True)
 async def what_is_wrapped_does_not_change(scene: AppWrapperScene) -> None:
     await begun(scene)
     await scene.create(with_sets(deployment(), "template.spec.template", replicas=2), suspend=True)
@@ -214,7 +211,7 @@ def ray(kind: str, spec: Object) -> Object:
     return {"template": {"apiVersion": "ray.io/v1", "kind": kind, "metadata": {"name": kind.lower()}, "spec": spec}}
 
 
-@admission(37)
+@admission(37, needs_api=True)
 async def pod_sets_follow_from_known_kinds(scene: AppWrapperScene) -> None:
     await begun(scene)
     for number, (component, counts) in enumerate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from modelyard.kube import builtin
 from modelyard.kube.conditions import find_condition
@@ -53,7 +54,7 @@ async def an_object_of_an_earlier_namesake_is_not_taken_for_ones_own(scene: AppW
         "controller": True,
     }
     finalizers = ["example.com/hold"]
-    body = {"ownerReferences": [reference], "finalizers": finalizers, "labels": {LABEL: NAME}}
+    body: dict[str, Any] = {"ownerReferences": [reference], "finalizers": finalizers, "labels": {LABEL: NAME}}
     if isinstance(scene.ground, ApiGround):
         # The garbage collector will find that its owner is gone; the finalizer keeps the object.
         await scene.ground.client.create(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from modelyard.kube import builtin
@@ -49,16 +50,24 @@ async def a_job_that_fails_again_and_again_is_tried_as_often_as_allowed(scene: A
     await scene.running(job(), annotations=given)
     before = ""
     for attempt in range(3):
-        found = await scene.ground.until(builtin.Job, "job", lambda obj, old=before: uid_of(obj) != old)
+        found = await scene.ground.until(builtin.Job, "job", _another_than(before))
         before = uid_of(found)
         await scene.phase("Running")
         await scene.pods_of(builtin.Job, "job", 1, "Failed")
         if attempt < 2:
-            await scene.ground.until(AW, NAME, lambda aw, n=attempt: status_of(aw).get("resettingCount") == n + 1)
+            await scene.ground.until(AW, NAME, _reset_times(attempt + 1))
             await scene.ground.pass_time(2)
     found = await scene.phase("Failed")
     assert status_of(found)["resettingCount"] == 2
     await scene.condition("QuotaReserved", status="False", reason="Failed")
+
+
+def _another_than(uid: str) -> Callable[[Object], bool]:
+    return lambda obj: uid_of(obj) != uid
+
+
+def _reset_times(number: int) -> Callable[[Object], bool]:
+    return lambda appwrapper: status_of(appwrapper).get("resettingCount") == number
 
 
 @failures(49)

@@ -94,7 +94,9 @@ class AppWrapperScene:
     @property
     def operator(self) -> Operator:
         made = appwrapper_parts(self.settings)
-        return Operator("codeflare", "CodeFlare", controllers=made.controllers, webhooks=made.webhooks)
+        return Operator(
+            "codeflare", "CodeFlare", controllers=made.controllers, webhooks=made.webhooks, metrics=made.metrics
+        )
 
     async def resume(self) -> None:
         await self.ground.start(list(self.operator.controllers))

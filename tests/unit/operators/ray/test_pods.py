@@ -13,6 +13,7 @@ from modelyard.operators.ray.config import Settings
 from modelyard.operators.ray.pods import Plan, head_pod, worker_pod
 from modelyard.operators.ray.problems import first_problem, unused_fields
 from modelyard.operators.ray.start import container_command, start_command
+from modelyard.runtime.declaring.desired import Child
 from tests.cluster.ray.scene import cluster, named_container, ray, template, variables, workers
 
 FQDN = "demo-head-svc.ns.svc.cluster.local"
@@ -169,7 +170,8 @@ def test_a_cluster_with_mutual_tls_needs_no_token_and_its_autoscaler_has_the_cer
 def test_a_token_of_the_users_own_is_used_and_not_made() -> None:
     made = plan(cluster(authOptions={"mode": "token", "secretName": "mine"}))
     assert made.auth_secret == "mine"
-    kinds = [getattr(child, "object", child)["kind"] for child in children(parsed(cluster()), made, str, routes=False)]
+    wanted = children(parsed(cluster()), made, str, routes=False)
+    kinds = [child.object["kind"] if isinstance(child, Child) else child["kind"] for child in wanted]
     assert "Secret" not in kinds
 
 

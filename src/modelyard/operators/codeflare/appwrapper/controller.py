@@ -26,7 +26,7 @@ from modelyard.operators.codeflare.appwrapper.parts import (
     wrapped_kinds,
 )
 from modelyard.operators.codeflare.appwrapper.phases import Act, Observation, Step
-from modelyard.operators.codeflare.appwrapper.podsets import pods_to_succeed
+from modelyard.operators.codeflare.appwrapper.podsets import PodSetError, pods_to_succeed
 from modelyard.operators.codeflare.appwrapper.rights import PERMISSIONS, POD_PERMISSIONS
 from modelyard.operators.codeflare.appwrapper.templates import recorded_sets
 from modelyard.operators.codeflare.config import Settings
@@ -81,7 +81,11 @@ def appwrapper_controller(settings: Settings, transitions: Count) -> Controller:
         if not now.enabled:
             # Another operator may work on it: then nothing is said either.
             return Desired(prune=False, events=[_disabled(settings)] if appwrapper.phase is Phase.NEW else [])
-        return await _Pass(appwrapper, world, now, transitions).run(appwrapper.phase)
+        try:
+            return await _Pass(appwrapper, world, now, transitions).run(appwrapper.phase)
+        except PodSetError as error:
+            # The webhook refuses this; where it was not asked, nothing is made.
+            return Hold("InvalidPodSets", str(error))
 
     @controller.cleanup
     async def cleanup(appwrapper: AppWrapper, world: World) -> Outcome:

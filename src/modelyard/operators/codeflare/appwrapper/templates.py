@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from modelyard.kube.kinds import Object
 from modelyard.kube.objects import metadata_of, namespace_of
@@ -35,7 +36,7 @@ def made(appwrapper: AppWrapper, index: int, settings: AppWrapperSettings) -> Ob
             f'component namespace "{namespace}" is different from appwrapper namespace "{appwrapper.namespace}"'
         )
     metadata = obj["metadata"] = {**metadata_of(obj), "namespace": appwrapper.namespace}
-    metadata["labels"] = {LABEL: appwrapper.name, **(metadata.get("labels") or {})}
+    metadata["labels"] = {LABEL: appwrapper.name, **_mapping("metadata.labels", metadata.get("labels"))}
     infos = component.pod_set_infos or ()
     for position, pod_set in enumerate(recorded_sets(appwrapper, index)):
         info = infos[position] if position < len(infos) else PodSetInfo()
@@ -48,11 +49,13 @@ def made(appwrapper: AppWrapper, index: int, settings: AppWrapperSettings) -> Ob
 
 
 def _inject(pod: Object, info: PodSetInfo, appwrapper: AppWrapper, settings: AppWrapperSettings) -> None:
-    metadata, spec = dict(metadata_of(pod)), pod["spec"]
+    metadata, spec = dict(_mapping("metadata of a pod template", pod.get("metadata"))), pod["spec"]
     if info.annotations:
-        metadata["annotations"] = _joined("annotations", metadata.get("annotations"), info.annotations)
+        annotations = _mapping("metadata.annotations of a pod template", metadata.get("annotations"))
+        metadata["annotations"] = _joined("annotations", annotations, info.annotations)
+    given = _mapping("metadata.labels of a pod template", metadata.get("labels"))
     marks = {LABEL: appwrapper.name, UID_LABEL: appwrapper.metadata.uid}
-    labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != UID_LABEL}
+    labels = {name: value for name, value in given.items() if name != UID_LABEL}
     metadata["labels"] = _joined("labels", labels, {**(info.labels or {}), **marks})
     pod["metadata"] = metadata
     if info.node_selector:
@@ -69,6 +72,14 @@ def _inject(pod: Object, info: PodSetInfo, appwrapper: AppWrapper, settings: App
         asked = nodes.requested([*(spec.get("containers") or ()), *(spec.get("initContainers") or ())])
         if (affinity := nodes.avoiding(spec.get("affinity"), asked, settings.autopilot)) is not None:
             spec["affinity"] = affinity
+
+
+def _mapping(what: str, value: object) -> Mapping[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise TemplateError(f"{what} is {value!r}; it must be a mapping")
+    return value
 
 
 def _joined(what: str, have: Mapping[str, str] | None, more: Mapping[str, str]) -> dict[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -144,22 +143,22 @@ def _name_errors(obj: Object, request: AdmissionRequest) -> list[str]:
     return [f'metadata.name: Invalid value: "{name}": it is put into a label: {each}' for each in wrong]
 
 
-def _components(obj: Object) -> list[Any]:
+def _components(obj: Object) -> list[Object]:
     found = spec_of(obj).get("components")
-    return found if isinstance(found, list) else []
+    return [each if isinstance(each, dict) else {} for each in found] if isinstance(found, list) else []
 
 
 class _Component:
     """The checks of one component."""
 
-    def __init__(self, index: int, component: Any, request: AdmissionRequest, settings: AppWrapperSettings) -> None:
+    def __init__(self, index: int, component: Object, request: AdmissionRequest, settings: AppWrapperSettings) -> None:
         self.at = f"spec.components[{index}]"
         self.request = request
         self.settings = settings
         self.count = 0
         """How many pod sets it has."""
         self.warnings: list[str] = []
-        self._component: Object = component if isinstance(component, dict) else {}
+        self._component = component
 
     async def errors(self) -> list[str]:
         template = self._component.get("template")
