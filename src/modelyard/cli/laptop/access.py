@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from modelyard.cli.laptop.ray import ray_head
+from modelyard.cli.laptop.ray import is_guarded_dashboard, ray_head
 from modelyard.kube.builtin import ClusterRole, ClusterRoleBinding, Role, RoleBinding, ServiceAccount
 from modelyard.kube.client import Client
 from modelyard.kube.kinds import Kind, Object
@@ -32,8 +32,11 @@ async def service_token(client: Client, one: Published, *, seconds: int = SECOND
     for namespace, services in _services(one).items():
         # A reference across namespaces is not possible: there, what the route may lead to decides.
         owner = _owned_by(one) if namespace == one.namespace else None
-        rule = {"apiGroups": [""], "resources": ["services"], "verbs": ["get"], "resourceNames": services}
-        await _apply(client, Role, _object(account, namespace, owner) | {"rules": [rule]})
+        rules = [{"apiGroups": [""], "resources": ["services"], "verbs": ["get"], "resourceNames": services}]
+        if owner is not None and len(services) == 1 and await is_guarded_dashboard(client, one, services[0]):
+            # What the proxy of a Ray dashboard asks for.
+            rules.append({"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]})
+        await _apply(client, Role, _object(account, namespace, owner) | {"rules": rules})
         binding = _binding("Role", account, account, one.namespace)
         await _apply(client, RoleBinding, _object(account, namespace, owner) | binding)
     if (mlflow := await _mlflow(client, one)) is not None:

@@ -170,8 +170,8 @@ def test_a_cluster_with_mutual_tls_needs_no_token_and_its_autoscaler_has_the_cer
 def test_a_token_of_the_users_own_is_used_and_not_made() -> None:
     made = plan(cluster(authOptions={"mode": "token", "secretName": "mine"}))
     assert made.auth_secret == "mine"
-    asked = children(parsed(cluster()), made, str, routes=False)
-    kinds = [(child.object if isinstance(child, Child) else child)["kind"] for child in asked]
+    wanted = children(parsed(cluster()), made, str, routes=False)
+    kinds = [child.object["kind"] if isinstance(child, Child) else child["kind"] for child in wanted]
     assert "Secret" not in kinds
 
 
