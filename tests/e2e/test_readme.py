@@ -131,18 +131,22 @@ class Way:
         file.write_text(text)
 
     def shell(self, script: str, **more: str) -> str:
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", script],
-            cwd=self.folder,
-            env=self.environ | more,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=400,
-            user=self.user,
-            group=pwd.getpwnam(self.user).pw_gid if self.user else None,
-            extra_groups=[] if self.user else None,
-        )
+        try:
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", script],
+                cwd=self.folder,
+                env=self.environ | more,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                timeout=400,
+                user=self.user,
+                group=pwd.getpwnam(self.user).pw_gid if self.user else None,
+                extra_groups=[] if self.user else None,
+            )
+        except subprocess.TimeoutExpired as late:
+            said = late.output.decode(errors="replace") if isinstance(late.output, bytes) else late.output
+            raise AssertionError(f"the last of these commands did not end:\n{said}") from None
         assert done.returncode == 0, done.stdout
         return done.stdout
 
