@@ -48,7 +48,7 @@ _kinds = st.sampled_from(
         ("example.com/v1", "Other"),
     ]
 )  # fmt: skip
-_names = st.one_of(
+_names: st.SearchStrategy[Object] = st.one_of(
     st.fixed_dictionaries({"name": st.sampled_from(["a", "b", FOREIGN])}),
     st.fixed_dictionaries({"generateName": st.sampled_from(["a-", "b"])}),
     st.just({}),
