@@ -99,9 +99,12 @@ class Subject:
 def among_all(story: SweptScenario) -> SweptScenario:
     """The same story with all operators loaded: it must end as it does alone. The others have their default settings."""
     own = {controller.name for controller in story.controllers()}
+    kinds = {kind for controller in story.controllers() for kind in controller.kinds}
 
     def others() -> list[Controller]:
-        return [one for operator in _operators() for one in operator.controllers if one.name not in own]
+        """But for those with work on the very same resources: that would be another story."""
+        loaded = [one for operator in _operators() for one in operator.controllers]
+        return [one for one in loaded if one.name not in own and not kinds & set(one.kinds)]
 
     known = {definition.kind for definition in story.definitions}
     more = [one for operator in _operators() for one in operator.definitions if one.kind not in known]

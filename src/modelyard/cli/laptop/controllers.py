@@ -86,6 +86,7 @@ def laptop_settings(environ: Mapping[str, str]) -> dict[str, str]:
         "RAY_GATEWAY_NAMESPACE": HOME,
         # Ray comes up in a few seconds; a cluster's images need longer.
         "RAY_READINESS_DELAY": "1",
+        "RAY_READINESS_PERIOD": "2",
     }
 
 

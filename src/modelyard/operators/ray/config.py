@@ -53,6 +53,12 @@ class Settings:
         "Seconds after which a Ray container is asked for the first time whether it is ready",
         form=whole_number(0, 600),
     )
+    readiness_period: int = setting(
+        "RAY_READINESS_PERIOD",
+        5,
+        "Seconds from one such question to the next",
+        form=whole_number(1, 600),
+    )
     requeue: int = setting(
         "RAYCLUSTER_DEFAULT_REQUEUE_SECONDS_ENV",
         300,

@@ -158,8 +158,8 @@ def _complete(plan: Plan, spec: Object, head: bool, start: str) -> None:
         ports.append({"name": "metrics", "containerPort": label.METRICS_PORT, "protocol": "TCP"})
     _add_shared_memory(spec, container, plasma="plasma-directory" in start)
     if plan.settings.probes:
-        delay = plan.settings.readiness_delay
-        for name, made in probes(plan.spec.ray_version or "", head=head, delay=delay).items():
+        times = (plan.settings.readiness_delay, plan.settings.readiness_period)
+        for name, made in probes(plan.spec.ray_version or "", head=head, delay=times[0], period=times[1]).items():
             container.setdefault(name, made)
 
 

@@ -69,19 +69,31 @@ def wait_script(address: str) -> str:
     host, _, port = address.rpartition(":")
     return (
         'trap "exit 143" TERM; '
-        f'until (exec 3<>/dev/tcp/{host}/{port}) 2>/dev/null && ray health-check --address "{address}"; do '
+        f"until (exec 3<>/dev/tcp/{host}/{port}) 2>/dev/null; do sleep 1; done; "
+        f'until ray health-check --address "{address}"; do '
         f'echo "waiting for the head at {address}"; sleep "${{WAIT_SECONDS:-5}}"; done'
     )
 
 
-def probes(ray_version: str, *, head: bool, delay: int) -> dict[str, Object]:
+def probes(ray_version: str, *, head: bool, delay: int, period: int) -> dict[str, Object]:
     """Readiness and liveness of the Ray container."""
     timeout = 5 if head else 2
-    times = {"periodSeconds": 5, "timeoutSeconds": timeout}
     asked = _asked(ray_version, head=head, timeout=timeout)
     return {
-        "readinessProbe": {**asked, "initialDelaySeconds": delay, **times, "failureThreshold": 10},
-        "livenessProbe": {**asked, "initialDelaySeconds": 30, **times, "failureThreshold": 120},
+        "readinessProbe": {
+            **asked,
+            "initialDelaySeconds": delay,
+            "periodSeconds": period,
+            "timeoutSeconds": timeout,
+            "failureThreshold": 10,
+        },
+        "livenessProbe": {
+            **asked,
+            "initialDelaySeconds": 30,
+            "periodSeconds": 5,
+            "timeoutSeconds": timeout,
+            "failureThreshold": 120,
+        },
     }
 
 

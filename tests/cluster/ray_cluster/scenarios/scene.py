@@ -60,6 +60,8 @@ class RayScene:
         """Serves the optional kinds and starts the operator, with its webhooks if asked."""
         for kind in served:
             await self.ground.serve(kind)
+        if await self.ground.find(builtin.Namespace, self.namespace) is None:
+            await self.ground.create(builtin.Namespace, self.namespace)  # In memory there is none yet.
         self.settings = Settings(namespace=self.namespace, **settings)
         if kuberay is not None:
             await self.configure(**kuberay)

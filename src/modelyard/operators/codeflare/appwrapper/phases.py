@@ -289,12 +289,15 @@ def _delete(phase: Phase, *types: str) -> Callable[[Observation], Step]:
     return then
 
 
+_DELETED = condition(DELETING_RESOURCES, False, "DeletionComplete")
+
+
 def _gone(seen: Observation, reason: str, message: str) -> list[Object]:
     """Nothing is left of what was deployed."""
-    marks = _cleared(seen, DELETING_RESOURCES, "DeletionComplete")
-    if seen.has_resources:
-        marks.append(condition(RESOURCES_DEPLOYED, False, reason, message))
-    return marks
+    if not seen.has_resources:
+        return _cleared(seen, DELETING_RESOURCES, "DeletionComplete")
+    # Also where a pass that deleted was cut off before it could say so.
+    return [_DELETED, condition(RESOURCES_DEPLOYED, False, reason, message)]
 
 
 def _suspended(seen: Observation) -> Step:
@@ -325,7 +328,7 @@ def _retry(seen: Observation) -> Step:
     said = "Reset complete; resuming"
     marks = [
         *_cleared(seen, PODS_READY, "Resetting"),
-        *_cleared(seen, DELETING_RESOURCES, "DeletionComplete"),
+        _DELETED,
         condition(RESOURCES_DEPLOYED, True, "Resuming", said),
         # The next failure is one of its own, with its own grace.
         condition(UNHEALTHY, False, "Resuming", said),
