@@ -6,8 +6,8 @@ import pytest
 
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Object
+from tests.cluster.api.admission.test_validation import changed, deployment, job
 from tests.cluster.api.calls import MERGE, call
-from tests.cluster.api.test_validation import changed, deployment, job
 from tests.cluster.conftest import Api
 
 

@@ -18,9 +18,9 @@ from modelyard.kube.builtin import (
 )
 from modelyard.kube.errors import ApiError, NotFound
 from modelyard.kube.kinds import Kind, Object
+from tests.cluster.api.admission.hooks import HookServer, hook_server, patch
+from tests.cluster.api.admission.test_admission import fresh
 from tests.cluster.api.calls import MERGE, Answer, call, config_map, deployment, eventually
-from tests.cluster.api.hooks import HookServer, hook_server, patch
-from tests.cluster.api.test_admission import fresh
 from tests.cluster.conftest import Api
 
 
