@@ -7,8 +7,8 @@ import itertools
 import os
 from typing import Any
 
+from tests.cluster.api.access.test_certificates import pem_request
 from tests.cluster.api.calls import call
-from tests.cluster.api.test_certificates import pem_request
 from tests.cluster.conftest import Api
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"

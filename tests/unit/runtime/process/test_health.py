@@ -70,7 +70,7 @@ async def test_metrics_have_the_names_that_dashboards_know(server: ApiServer) ->
     for line in (
         'controller_runtime_reconcile_total{controller="catalog",result="success"} 1.0',
         'controller_runtime_reconcile_errors_total{controller="catalog"} 0.0',
-        'controller_runtime_max_concurrent_reconciles{controller="catalog"} 4.0',
+        'controller_runtime_max_concurrent_reconciles{controller="catalog"} 16.0',
         'workqueue_adds_total{controller="catalog",name="catalog"}',
         'controller_runtime_reconcile_time_seconds_bucket{controller="catalog"',
     ):

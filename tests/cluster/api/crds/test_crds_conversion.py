@@ -8,8 +8,8 @@ import pytest
 
 from modelyard.kube.errors import ApiError
 from modelyard.kube.kinds import Object
+from tests.cluster.api.admission.webhook_server import webhook_server
 from tests.cluster.api.definitions import Custom, definition, install, spec, version
-from tests.cluster.api.webhook_server import webhook_server
 from tests.cluster.conftest import Api
 
 STRING: Object = {"type": "string"}

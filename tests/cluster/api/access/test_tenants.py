@@ -9,8 +9,8 @@ import pytest
 
 from modelyard.kube.builtin import ClusterRole, ClusterRoleBinding, Namespace, Secret, ServiceAccount
 from modelyard.kube.kinds import Object
+from tests.cluster.api.access.test_rbac import Someone, fresh, grant, rule, user
 from tests.cluster.api.calls import MERGE, call, eventually
-from tests.cluster.api.test_rbac import Someone, fresh, grant, rule, user
 from tests.cluster.conftest import Api
 
 ALL = rule(["*"], ["*"], ["*"])
