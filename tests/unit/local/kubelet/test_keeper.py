@@ -207,6 +207,38 @@ async def test_an_attached_client_writes_to_the_program_and_reads_both_streams_u
     assert sorted(node.log("a")) == ["stderr F two", "stdout F got one"]
 
 
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-"])
+async def test_a_client_that_attaches_after_output_has_ended_does_not_wait_for_it(node: Node, closed: str) -> None:
+    script = f"read go; exec {closed}; read more; echo bye >&2"
+    launch = replace(node.launch("a", "sh", "-c", script), stdin=True)
+    await node.runtime.start(launch)
+    ended = [stream for stream, mark in enumerate((">&-", "2>&-")) if mark in closed.split()]
+    first, late = attached(), attached()
+    entry = await node.runtime.attach(launch.identity, first[0][1], first[1][1])
+    assert entry is not None
+    for _, theirs in first:
+        os.close(theirs)
+    os.write(entry, b"go\n")
+    for stream in ended:
+        assert await until_end(first[stream][0]) == b""
+    try:
+        if len(ended) == 2:
+            with pytest.raises(NotRunning):
+                await node.runtime.attach(launch.identity, late[0][1], late[1][1])
+        else:
+            os.close(await node.runtime.attach(launch.identity, late[0][1], late[1][1]) or -1)
+    finally:
+        for _, theirs in late:
+            os.close(theirs)
+    os.write(entry, b"more\n")
+    os.close(entry)
+    said = [await until_end(ours) for ours, _ in late]
+    assert said == [b"", b"" if len(ended) == 2 else b"bye\n"]
+    await asyncio.wait_for(node.exits.get(), 10)
+    for stream in {0, 1} - set(ended):
+        os.close(first[stream][0])
+
+
 async def test_a_program_with_a_terminal_knows_it_and_gets_its_signals(node: Node) -> None:
     script = "trap 'echo interrupted; exit 3' INT; test -t 0 && stty size && echo ready; while :; do sleep 0.05; done"
     launch = replace(node.launch("a", "sh", "-c", script), stdin=True, tty=True)

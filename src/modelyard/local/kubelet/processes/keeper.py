@@ -376,10 +376,13 @@ class Keeper:
     def _attach(self, request: Message, outputs: list[int]) -> Message:
         """Gives the container's output to the descriptors from now on, and the kubelet an end of its input."""
         process = self._processes.get(request["id"])
-        if process is None or process.exit is not None or process.streams is None:
+        # Its output may have ended although it is not known yet that it did: nobody would end a copy that is made now.
+        flowing = {stream for identity, _, stream in self._logs.values() if identity == request["id"]}
+        if process is None or process.exit is not None or process.streams is None or not flowing:
             return {"error": "container not running", "step": "find"}
         for fd, (_, stream) in zip(outputs, process.streams.outputs, strict=False):
-            self._copies.add(process.identity, stream, fd)
+            if stream in flowing:
+                self._copies.add(process.identity, stream, fd)
         return {"descriptors": [process.input] if process.input >= 0 else []}
 
     def _signal(self, identity: str, number: int) -> Message:
