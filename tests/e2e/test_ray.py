@@ -8,6 +8,7 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -158,12 +159,20 @@ def test_the_plane_the_kubelet_and_the_api_server_may_crash_under_it(laptop: Lap
     before = running()
     assert len(before) == 3
     for part in ("controllers", "kubelet", "apiserver"):
-        restarts = laptop.state()["restarts"].get(part, 0)
+        restarts = _restarts(laptop, part)
         laptop.kill(part)
-        laptop.wait(lambda: laptop.state()["restarts"].get(part, 0) > restarts, f"{part} is started again")  # noqa: B023
+        laptop.wait(partial(_has_restarted, laptop, part, restarts), f"{part} is started again")
         laptop.wait(lambda: "small" in laptop.kubectl("get", "rayclusters", "-A", code=None), "the API answers")
     assert running() == before
     assert len(json.loads(ray(laptop, "small", "python", "-c", TASKS))) == 3
+
+
+def _restarts(laptop: Laptop, part: str) -> int:
+    return int(laptop.state()["restarts"].get(part, 0))
+
+
+def _has_restarted(laptop: Laptop, part: str, before: int) -> bool:
+    return _restarts(laptop, part) > before
 
 
 def test_a_second_cluster_beside_it_grows_and_shrinks_with_its_work(laptop: Laptop) -> None:
