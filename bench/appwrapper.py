@@ -6,15 +6,13 @@ all AppWrappers, too. `make bench-appwrapper`, or `python -m bench.appwrapper --
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import time
 from collections.abc import Callable
 from statistics import fmean
 
 from bench.limit import SAMPLE, SAMPLE_SPACE, clear, install, play, record
-from bench.ours import OurProcess, OurTurn, our_turn
+from bench.ours import OurProcess, OurTurn, on_real_servers, our_turn
 from modelyard.kube import builtin
 from modelyard.kube.client import Client
 from modelyard.kube.config import connect
@@ -123,14 +121,5 @@ def _work(requests: dict[str, int]) -> int:
     return sum(number for sort, number in requests.items() if sort not in ("WATCH", "DISCOVERY"))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=500)
-    arguments = parser.parse_args()
-    with RealCluster() as cluster:
-        result = asyncio.run(run(cluster, arguments.count))
-    print(json.dumps(result))
-
-
 if __name__ == "__main__":
-    main()
+    on_real_servers(__doc__, run, count=500)

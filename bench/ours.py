@@ -6,6 +6,7 @@ the server since the line before.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import importlib
 import json
@@ -106,6 +107,20 @@ async def our_turn(
     return OurTurn(
         seconds, busy, peak, work["requests"], work["writes"], rss, left_alone["requests"], restart, again["writes"]
     )
+
+
+def on_real_servers(about: str | None, run: Callable[[RealCluster, int], Awaitable[Object]], *, count: int) -> None:
+    """The benchmark as a command: `--count` says how many resources; the last line is what it found."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--count", type=int, default=count)
+    arguments = parser.parse_args()
+
+    async def measured(cluster: RealCluster) -> Object:
+        return await run(cluster, arguments.count)
+
+    with RealCluster() as cluster:
+        result = asyncio.run(measured(cluster))
+    print(json.dumps(result))
 
 
 async def run(module: str, kubeconfig: str) -> None:

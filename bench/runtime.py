@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import os
 import subprocess
 import sys
@@ -19,7 +17,7 @@ from statistics import fmean
 from bench.greetings import DEFINITION, KIND, controllers, greeting
 from bench.limit import QUIET, SAMPLE, SAMPLE_SPACE, clear, install, play, record, together
 from bench.measure import cpu_seconds, peak_mb
-from bench.ours import OurTurn, Turn, our_turn
+from bench.ours import OurTurn, Turn, on_real_servers, our_turn
 from modelyard.kube.builtin import Deployment
 from modelyard.kube.client import Client
 from modelyard.kube.config import connect
@@ -125,14 +123,5 @@ def cached_pods_mb() -> int:
     return int(subprocess.check_output([sys.executable, "-m", "tests.unit.runtime.cache_memory"]))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=1000)
-    arguments = parser.parse_args()
-    with RealCluster() as cluster:
-        result = asyncio.run(run(cluster, arguments.count))
-    print(json.dumps(result))
-
-
 if __name__ == "__main__":
-    main()
+    on_real_servers(__doc__, run, count=1000)
