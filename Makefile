@@ -78,7 +78,7 @@ locks: $(STAMP)  ## compile the lock files; ARGS=--upgrade takes newer versions
 bench-registry-server: $(STAMP)  ## the registry's REST server with 100,000 versions
 	$(PY) -m bench.registry_server
 
-bench-%: $(STAMP)  ## side-by-side benchmarks: apiserver, runtime, registry, up
+bench-%: $(STAMP)  ## side-by-side benchmarks: apiserver, appwrapper, runtime, registry, up
 	$(PY) -m bench.$*
 
 clean:

@@ -5,21 +5,19 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from statistics import fmean
 
 from bench.greetings import DEFINITION, KIND, controllers, greeting
 from bench.limit import QUIET, SAMPLE, SAMPLE_SPACE, clear, install, play, record, together
 from bench.measure import cpu_seconds, peak_mb
+from bench.ours import OurTurn, Turn, on_real_servers, our_turn
 from modelyard.kube.builtin import Deployment
 from modelyard.kube.client import Client
 from modelyard.kube.config import connect
@@ -28,69 +26,6 @@ from modelyard.kube.objects import status_of
 from tests.real.cluster import RealCluster
 
 SPACE = "bench"
-
-
-@dataclass
-class Turn:
-    """How one controller did until every resource had converged."""
-
-    seconds: float
-    cpu_seconds: float
-    peak_mb: float
-
-
-@dataclass
-class OurTurn(Turn):
-    """Ours, and what it asked of the server; then a restart on what is there."""
-
-    requests: dict[str, int]
-    writes: int
-    restart_seconds: float
-    writes_after_restart: int
-
-
-class OurProcess:
-    """`bench.our_greetings`, in a process of its own as kopf is."""
-
-    def __init__(self, cluster: RealCluster) -> None:
-        command = [sys.executable, "-m", "bench.our_greetings", str(cluster.kubeconfig)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.pid = self._process.pid
-
-    async def settled(self) -> Object:
-        """What it asked of the server until it had nothing left to do."""
-        assert self._process.stdout is not None
-        line = await asyncio.to_thread(self._process.stdout.readline)
-        if not line:
-            raise SystemExit("our controller ended before it had settled")
-        found: Object = json.loads(line)
-        return found
-
-    def ask(self) -> None:
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-
-    async def stop(self) -> None:
-        await asyncio.to_thread(self._process.communicate)
-
-
-async def ours(user: Client, cluster: RealCluster, resources: Sequence[Object]) -> OurTurn:
-    process = OurProcess(cluster)
-    await process.settled()
-    busy, started = cpu_seconds(process.pid), time.monotonic()
-    await together(lambda resource: user.create(KIND, resource), resources)
-    await converged(user, len(resources))
-    seconds, busy = time.monotonic() - started, cpu_seconds(process.pid) - busy
-    process.ask()
-    asked, peak = await process.settled(), peak_mb(process.pid)
-    await process.stop()
-    started = time.monotonic()
-    process = OurProcess(cluster)
-    again = await process.settled()
-    restart = time.monotonic() - started - QUIET
-    await process.stop()
-    return OurTurn(seconds, busy, peak, asked["requests"], asked["writes"], restart, again["writes"])
 
 
 async def kopf(user: Client, cluster: RealCluster, resources: Sequence[Object]) -> Turn:
@@ -159,12 +94,12 @@ async def run(cluster: RealCluster, count: int) -> Object:
         kopfs.append(turn := await kopf(user, cluster, resources))
         print(f"kopf: {turn.seconds:.1f} s, {turn.cpu_seconds:.1f} s of CPU, {turn.peak_mb:.0f} MB", flush=True)
 
-    async def our_turn() -> None:
-        mine.append(turn := await ours(user, cluster, resources))
+    async def turn_of_ours() -> None:
+        mine.append(turn := await our_turn(user, cluster, "bench.greetings", KIND, resources, converged))
         print(f"ours: {turn.seconds:.1f} s, {turn.cpu_seconds:.1f} s of CPU, {turn.peak_mb:.0f} MB, {turn.requests}")
         print(f"ours, after a restart: {turn.restart_seconds:.1f} s, {turn.writes_after_restart} writes", flush=True)
 
-    for turn in (limit_turn, kopf_turn, our_turn, our_turn, kopf_turn, limit_turn):
+    for turn in (limit_turn, kopf_turn, turn_of_ours, turn_of_ours, kopf_turn, limit_turn):
         await turn()
         await clear(user, KIND, Deployment)
     await user.close()
@@ -188,14 +123,5 @@ def cached_pods_mb() -> int:
     return int(subprocess.check_output([sys.executable, "-m", "tests.unit.runtime.cache_memory"]))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=1000)
-    arguments = parser.parse_args()
-    with RealCluster() as cluster:
-        result = asyncio.run(run(cluster, arguments.count))
-    print(json.dumps(result))
-
-
 if __name__ == "__main__":
-    main()
+    on_real_servers(__doc__, run, count=1000)

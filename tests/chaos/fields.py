@@ -11,6 +11,7 @@ import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from inspect import isawaitable
 from typing import Any
 
 from modelyard.kube.client import Client
@@ -21,6 +22,10 @@ from modelyard.kube.kinds import Key, Object
 from modelyard.kube.objects import conditions_of, spec_of
 from modelyard.local.apiserver import ApiServer
 from modelyard.runtime.process.manager import Manager
+from modelyard.runtime.testing import FakeWorld
+from modelyard.runtime.testing.kit import FakeAccessReviews
+from modelyard.runtime.webhooks import AdmissionRequest, Denied, Webhook
+from modelyard.runtime.webhooks.declarations import Operation
 from tests.chaos.amount import FULL
 from tests.chaos.subject import among_all
 from tests.chaos.sweeps import Snapshot, Stage, SweptScenario, clock, ground, prepare, virtually
@@ -58,6 +63,12 @@ class FieldSweep:
     """Reasons with which the status refuses a spec."""
     condition: str = "Available"
     """The condition that carries them."""
+    refused_for_good: bool = False
+    """What its status refuses stays refused: such a change is not taken back."""
+    webhooks: Sequence[Webhook] = ()
+    """They are asked about each change; whoever makes it has all rights."""
+    reopened: Sequence[tuple[str, Any]] = ()
+    """Fields that are set one after the other once all has settled, so that a change takes effect."""
     of_their_time: frozenset[str] = frozenset()
     """Conditions about something that was done for an older generation, and whose generation is not compared."""
 
@@ -95,8 +106,9 @@ class FieldSweep:
             for below, value in self._values(more, None, f"{path}.*"):
                 yield below, {**(base or {}), "sample": value}
         elif schema.get("type") == "array":
-            for below, value in self._values(schema["items"], None, f"{path}[]"):
-                yield below, [value]
+            first, *others = base or [None]
+            for below, value in self._values(schema["items"], first, f"{path}[]"):
+                yield below, [value, *others]
         else:
             yield path, self._another(schema, base)
 
@@ -140,23 +152,26 @@ class FieldSweep:
         while left:
             async with _Ground(self.story, self.of_their_time) as place:
                 await self._create(place.client, self.spec)
-                settled = await place.rest()
+                settled = await self._settled(place)
                 try:
-                    while left:
-                        await self._check(place, settled, left.pop())
+                    while left and await self._check(place, settled, left.pop()):
+                        pass
                 except AssertionError as problem:
                     problems.append(str(problem))  # What this one has left behind is not a ground for the next.
         assert not problems, f"{len(problems)} of {len(changes)} fields:\n" + "\n".join(problems)
 
-    async def _check(self, place: _Ground, settled: Snapshot, change: Change) -> None:
+    async def _check(self, place: _Ground, settled: Snapshot, change: Change) -> bool:
+        """Gives whether the ground is as it was, and good for the next change."""
         before, refusal = await self._put(place.client, change.top, change.value)
         if refusal:
             assert _names(refusal, change), f"{change}: the API's refusal does not name it: {refusal}"
-            return
-        changed = await place.rest()
+            return True
+        changed = await self._settled(place)
         refused = self._refusal(await place.client.get(self.definition.kind, *self.key))
         if refused is not None:
             assert _names(refused, change), f"{change}: the status does not name it: {refused}"
+            if self.refused_for_good:
+                return False
         elif change.path in self.lasting:
             resource = await place.client.get(self.definition.kind, *self.key)
             said = {condition["reason"] for condition in conditions_of(resource)}
@@ -165,26 +180,59 @@ class FieldSweep:
             _same(changed, await self._created_with(change), f"{change}: it does not end as if created that way")
         _, refusal = await self._put(place.client, change.top, before)
         assert not refusal, f"{change}: it cannot be taken back: {refusal}"
-        _same(await place.rest(), settled, f"{change}: it does not go back")
+        _same(await self._settled(place), settled, f"{change}: it does not go back")
+        return True
+
+    async def _settled(self, place: _Ground) -> Snapshot:
+        """How all is when it has come to rest, and if asked, been set in motion once more."""
+        found = await place.rest()
+        for top, value in self.reopened:
+            _, refusal = await self._put(place.client, top, value)
+            assert not refusal, f"{top}: {refusal}"
+            found = await place.rest()
+        return found
 
     async def _created_with(self, change: Change) -> Snapshot:
         async with _Ground(self.story, self.of_their_time) as place:
             await self._create(place.client, {**self.spec, change.top: change.value})
-            return await place.rest()
+            return await self._settled(place)
 
     async def _create(self, client: Client, spec: Object) -> None:
         kind = self.definition.kind
         metadata = {"name": self.key.name, **({"namespace": self.key.namespace} if kind.namespaced else {})}
         body = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": copy.deepcopy(spec)}
+        assert not (refusal := await self._denied("CREATE", body)), refusal
         await client.create(kind, body)
+
+    async def _denied(self, operation: Operation, obj: Object, old: Object | None = None) -> str:
+        """Why a webhook refuses it."""
+        access = FakeAccessReviews(lambda asked: True)
+        for webhook in self.webhooks:
+            request = AdmissionRequest(
+                operation,
+                copy.deepcopy(obj),
+                copy.deepcopy(old),
+                self.definition.kind,
+                *self.key,
+                reader=FakeWorld(),
+                access=access,
+            )
+            answer = webhook.handler(request)
+            if isinstance(found := await answer if isawaitable(answer) else answer, Denied):
+                return found.message
+        return ""
 
     async def _put(self, client: Client, top: str, value: Any) -> tuple[Any, str]:
         """Sets a field of the spec, or removes it (None); gives what it was, and why the API refused."""
         kind = self.definition.kind
-        before = spec_of(await client.get(kind, *self.key)).get(top)
+        old = await client.get(kind, *self.key)
+        before = spec_of(old).get(top)
         step: Object = {"op": "remove", "path": f"/spec/{top}"}
         if value is not None:
             step = {"op": "add", "path": f"/spec/{top}", "value": value}
+        spec = {name: part for name, part in {**spec_of(old), top: value}.items() if part is not None}
+        if refusal := await self._denied("UPDATE", {**old, "spec": spec}, old):
+            return before, refusal
         try:
             await client.patch(kind, *self.key, [step], type="json")
         except ApiError as error:

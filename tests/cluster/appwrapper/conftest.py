@@ -6,15 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from modelyard.operators.codeflare.appwrapper.api import APPWRAPPER
 from tests.cluster.appwrapper.scenarios.scene import AppWrapperScene
 from tests.cluster.conftest import Api
-from tests.ground import ApiGround
 
 
 @pytest.fixture
 async def scene(api: Api) -> AsyncIterator[AppWrapperScene]:
-    ground = ApiGround(api.client, await api.namespace("wrap"), api.as_user)
-    await ground.install([APPWRAPPER])
-    yield AppWrapperScene(ground)
-    await ground.stop()
+    async with AppWrapperScene.on(api, "wrap") as scene:
+        yield scene

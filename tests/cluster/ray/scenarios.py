@@ -237,7 +237,7 @@ async def where_kuberay_runs_nothing_is_done(scene: RayScene) -> None:
     await scene.create(cluster())
     await scene.ground.quiet()
     assert await scene.pods() == []
-    assert "status" not in await scene.cluster()
+    assert "status" not in await scene.resource()
     await scene.ground.edit(builtin.Deployment, "kuberay-operator", lambda obj: obj["spec"].update(replicas=0))
     await scene.until_pods(1, 1)
 

@@ -11,7 +11,8 @@ from modelyard.operators.parts.ray_crd import RAY_CLUSTER
 from modelyard.operators.ray.config import Settings
 from modelyard.operators.ray.controller import ray_controller
 from modelyard.operators.ray.names import CLUSTER, GROUP, NODE_TYPE
-from tests.ground import LONG_AGO, Ground
+from tests.cluster import stories
+from tests.ground import LONG_AGO
 
 NAME = "demo"
 
@@ -34,11 +35,12 @@ def cluster(*groups: Object, head: Object | None = None, **spec: Any) -> Object:
     }
 
 
-class RayScene:
+class RayScene(stories.Scene):
     """A ground in which the Ray operator is at work."""
 
-    def __init__(self, ground: Ground) -> None:
-        self.ground = ground
+    kind = RAY_CLUSTER.kind
+    usual_name = NAME
+    definitions = (RAY_CLUSTER,)
 
     async def start(self, **settings: Any) -> None:
         await self.ground.start([ray_controller(Settings(**settings))])
@@ -46,22 +48,10 @@ class RayScene:
     async def create(self, spec: Object, name: str = NAME, **metadata: Any) -> Object:
         return await self.ground.create(RAY_CLUSTER.kind, name, spec=spec, **metadata)
 
-    async def edit(self, **spec: Any) -> None:
-        await self.ground.edit(RAY_CLUSTER.kind, NAME, lambda obj: obj["spec"].update(spec))
-
-    async def cluster(self, name: str = NAME) -> Object:
-        return await self.ground.get(RAY_CLUSTER.kind, name)
-
-    async def status(self) -> Object:
-        return status_of(await self.cluster())
-
     async def state(self, wanted: str) -> Object:
         """The status, once the cluster is in this state."""
         found = await self.ground.until(RAY_CLUSTER.kind, NAME, lambda obj: status_of(obj).get("state") == wanted)
         return status_of(found)
-
-    async def condition(self, type: str, **expected: Any) -> Object:
-        return await self.ground.condition(RAY_CLUSTER.kind, NAME, type, **expected)
 
     async def pods(self, group: str = "", name: str = NAME) -> list[Object]:
         """Those that are there to stay, of all groups or of one."""

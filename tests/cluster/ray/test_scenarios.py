@@ -6,19 +6,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from modelyard.operators.parts.ray_crd import RAY_CLUSTER
 from tests.cluster.conftest import Api
 from tests.cluster.ray.scenarios import APPENDIX, FURTHER, Scenario
 from tests.cluster.ray.scene import RayScene
-from tests.ground import ApiGround
 
 
 @pytest.fixture
 async def scene(api: Api) -> AsyncIterator[RayScene]:
-    ground = ApiGround(api.client, await api.namespace("ray"), api.as_user)
-    await ground.install([RAY_CLUSTER])
-    yield RayScene(ground)
-    await ground.stop()
+    async with RayScene.on(api, "ray") as scene:
+        yield scene
 
 
 @pytest.mark.parametrize("scenario", [*APPENDIX, *FURTHER], ids=lambda scenario: scenario.__name__)

@@ -47,7 +47,7 @@ from modelyard.operators.model_registry.status import (
 from modelyard.operators.parts import rbac_proxy
 from modelyard.operators.parts.availability import SERVICE_NAME, cooling, rollout
 from modelyard.operators.parts.mappings import everyone, readers, users
-from modelyard.operators.parts.network import BackendTLSPolicy
+from modelyard.operators.parts.network import OWN_HOSTS, BackendTLSPolicy
 from modelyard.operators.parts.platform import ClusterIngress
 from modelyard.runtime.acting.ownership import is_reference_to
 from modelyard.runtime.declaring.controller import Controller, Owns, Permission, Reader, Watch
@@ -112,7 +112,7 @@ def registry_controller(settings: Settings) -> Controller:
 _GRANTED = (
     *rbac_proxy.GRANTED,
     Permission(("",), ("pods/log",), ("get",)),
-    Permission((builtin.Route.group,), ("routes/custom-host",), ("create", "update", "patch")),
+    OWN_HOSTS,
     Permission((MODEL_REGISTRY.group,), ("modelregistries/finalizers",), ("update",)),
 )
 """What the roles that we bind grant, too: the API lets nobody grant what they do not have."""

@@ -9,9 +9,12 @@ from typing import Literal
 from modelyard.kube import builtin
 from modelyard.kube.kinds import Kind, Object
 from modelyard.operators.parts.build import Labels, config_map, filled, obj, present
+from modelyard.runtime.declaring.controller import Permission
 
 BackendTLSPolicy = Kind("gateway.networking.k8s.io", "v1", "BackendTLSPolicy", "backendtlspolicies")
 
+OWN_HOSTS = Permission((builtin.Route.group,), ("routes/custom-host",), ("create", "update", "patch"))
+"""What it takes on OpenShift to choose the host of a Route."""
 DNS_PORTS: tuple[Object, ...] = (
     {"protocol": "UDP", "port": 53},
     {"protocol": "TCP", "port": 53},

@@ -12,6 +12,7 @@ from modelyard.kube.objects import conditions_of, is_deleting, status_of, uid_of
 from tests.cluster.appwrapper.scenarios.admission import job_set
 from tests.cluster.appwrapper.scenarios.scene import (
     AW,
+    HOLD,
     LABEL,
     NAME,
     AppWrapperScene,
@@ -53,7 +54,7 @@ async def an_object_of_an_earlier_namesake_is_not_taken_for_ones_own(scene: AppW
         "uid": "11111111-1111-1111-1111-111111111111",
         "controller": True,
     }
-    finalizers = ["example.com/hold"]
+    finalizers = [HOLD]
     body: dict[str, Any] = {"ownerReferences": [reference], "finalizers": finalizers, "labels": {LABEL: NAME}}
     if isinstance(scene.ground, ApiGround):
         # The garbage collector will find that its owner is gone; the finalizer keeps the object.
@@ -165,7 +166,7 @@ async def the_pause_after_a_failure_comes_once(scene: AppWrapperScene) -> None:
     await scene.start()
     given = faults(deletionOnFailureGracePeriodDuration="1h", failureGracePeriodDuration="0s", retryLimit=0)
     await scene.running(pod(), annotations=given)
-    await scene.ground.edit(builtin.Pod, "pod", lambda obj: obj["metadata"].update(finalizers=["example.com/hold"]))
+    await scene.hold(builtin.Pod, "pod")
     await scene.report("pod", "Failed")
     await scene.condition("DeletingResources", status="False", reason="DeletionPaused")
     await scene.ground.pass_time(1.1 * HOUR)
@@ -173,8 +174,7 @@ async def the_pause_after_a_failure_comes_once(scene: AppWrapperScene) -> None:
     await scene.ground.pass_time(60)
     await scene.ground.quiet()
     await scene.condition("DeletingResources", status="True", reason="DeletionInitiated")
-    await scene.ground.edit(builtin.Pod, "pod", lambda obj: obj["metadata"].update(finalizers=[]))
-    await scene.ground.delete(builtin.Pod, "pod")
+    await scene.let_go(builtin.Pod, "pod")
     await scene.condition("ResourcesDeployed", status="False", message="Resources deleted for failed AppWrapper")
     await scene.condition("DeletingResources", status="False", reason="DeletionComplete")
 

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 from modelyard.kube import builtin
-from modelyard.kube.kinds import Kind, Object
+from modelyard.kube.kinds import Object
 from modelyard.kube.objects import is_deleting, status_of, uid_of
 from modelyard.operators.codeflare.appwrapper import nodes
 from modelyard.operators.codeflare.appwrapper.api import FINALIZER
 from modelyard.operators.codeflare.appwrapper.config import Autopilot
 from tests.cluster.appwrapper.scenarios.scene import (
     AW,
+    HOLD,
     NAME,
     AppWrapperScene,
     Book,
@@ -26,7 +27,6 @@ from tests.cluster.appwrapper.scenarios.scene import (
 
 book = Book()
 failures = book.scenario
-HOLD = "example.com/hold"
 
 
 @failures(47)
@@ -170,27 +170,16 @@ async def what_failed_may_stay_a_while_to_be_looked_at(scene: AppWrapperScene) -
     await scene.phase("Failed")
 
 
-async def _held(scene: AppWrapperScene, kind: Kind, name: str) -> None:
-    """Someone else's finalizer keeps an object."""
-    await scene.ground.edit(kind, name, lambda obj: obj["metadata"].update(finalizers=[HOLD]))
-
-
-async def _let_go(scene: AppWrapperScene, kind: Kind, name: str) -> None:
-    await scene.ground.edit(kind, name, lambda obj: obj["metadata"].update(finalizers=[]))
-    if not scene.ground.fills_in:
-        await scene.ground.delete(kind, name)
-
-
 @failures(55)
 async def it_goes_when_all_that_it_made_has_gone(scene: AppWrapperScene) -> None:
     await scene.start()
     await scene.running(pod())
-    await _held(scene, builtin.Pod, "pod")
+    await scene.hold(builtin.Pod, "pod")
     await scene.ground.delete(AW, NAME)
     found = await scene.phase("Terminating")
     assert found["metadata"]["finalizers"] == [FINALIZER]
     assert is_deleting(await scene.ground.get(builtin.Pod, "pod"))
-    await _let_go(scene, builtin.Pod, "pod")
+    await scene.let_go(builtin.Pod, "pod")
     await scene.ground.gone(AW, NAME)
     await scene.ground.absent(builtin.Pod, "pod")
 
@@ -200,7 +189,7 @@ async def what_does_not_go_by_itself_is_deleted_by_force(scene: AppWrapperScene)
     await scene.start()
     await scene.running(deployment(replicas=1), annotations=faults(forcefulDeletionGracePeriodDuration="1s"))
     (running,) = await scene.pods_of(builtin.Deployment, "web", 1, "Running")
-    await _held(scene, builtin.Deployment, "web")
+    await scene.hold(builtin.Deployment, "web")
     await scene.ground.delete(AW, NAME)
     await scene.phase("Terminating")
     await scene.ground.pass_time(3)
@@ -208,7 +197,7 @@ async def what_does_not_go_by_itself_is_deleted_by_force(scene: AppWrapperScene)
     web = await scene.ground.until(builtin.Deployment, "web", is_deleting)
     assert web["metadata"]["finalizers"] == [HOLD]
     assert await scene.ground.find(AW, NAME) is not None
-    await _let_go(scene, builtin.Deployment, "web")
+    await scene.let_go(builtin.Deployment, "web")
     await scene.ground.gone(AW, NAME)
 
 

@@ -140,15 +140,13 @@ async def it_is_suspended_while_it_runs(scene: AppWrapperScene) -> None:
     await scene.running(pod())
     await scene.report("pod", "Running")
     await scene.condition("PodsReady", status="True")
-    hold = {"finalizers": ["example.com/hold"]}
-    await scene.ground.edit(builtin.Pod, "pod", lambda obj: obj["metadata"].update(hold))
+    await scene.hold(builtin.Pod, "pod")
     await scene.edit(suspend=True)
     await scene.phase("Suspending")
     states = await scene.states()
     assert (states["QuotaReserved"], states["ResourcesDeployed"]) == ("True", "True")
     await scene.ground.told(AW, NAME, "Suspending: Externally suspended while in the Running phase")
-    await scene.ground.edit(builtin.Pod, "pod", lambda obj: obj["metadata"].update(finalizers=[]))
-    await _let_go(scene, "pod")
+    await scene.let_go(builtin.Pod, "pod")
     await scene.phase("Suspended")
     states = await scene.states()
     assert {states[type] for type in ("QuotaReserved", "ResourcesDeployed", "PodsReady", "Unhealthy")} == {"False"}
@@ -156,13 +154,6 @@ async def it_is_suspended_while_it_runs(scene: AppWrapperScene) -> None:
     await scene.edit(suspend=False)
     await scene.phase("Running")
     await scene.ground.until(builtin.Pod, "pod")
-
-
-async def _let_go(scene: AppWrapperScene, name: str) -> None:
-    """In memory nobody takes an object away whose last finalizer went."""
-    found = await scene.ground.find(builtin.Pod, name)
-    if found is not None and not scene.ground.fills_in:
-        await scene.ground.delete(builtin.Pod, name)
 
 
 @life(46)

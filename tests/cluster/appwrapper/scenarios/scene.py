@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,17 +12,19 @@ import yaml
 from modelyard.kube import builtin
 from modelyard.kube.conditions import find_condition
 from modelyard.kube.kinds import Kind, Object
-from modelyard.kube.objects import conditions_of, status_of, uid_of
+from modelyard.kube.objects import conditions_of, is_deleting, status_of, uid_of
 from modelyard.operators.codeflare.appwrapper.api import ANNOTATIONS, APPWRAPPER, LABEL, UID_LABEL
 from modelyard.operators.codeflare.appwrapper.operator_parts import appwrapper_parts
 from modelyard.operators.codeflare.config import CONFIG_MAP, Settings
+from modelyard.runtime.declaring.controller import Controller
 from modelyard.runtime.declaring.operator import Operator
 from tests.cluster import stories
 from tests.cluster.stories import refused
-from tests.ground import ApiGround, Ground
+from tests.ground import ApiGround
 
 AW = APPWRAPPER.kind
 NAME = "demo"
+HOLD = "example.com/hold"
 IMAGE = "quay.io/project-codeflare/busybox:1.36"
 
 
@@ -67,16 +69,16 @@ def faults(**annotations: Any) -> dict[str, str]:
 
 
 @dataclass
-class AppWrapperScene:
+class AppWrapperScene(stories.Scene):
     """A ground in which AppWrappers are worked on."""
 
-    ground: Ground
+    kind = AW
+    usual_name = NAME
+    definitions = (APPWRAPPER,)
     settings: Settings = field(default_factory=Settings)
+    beside: Sequence[Controller] = ()
+    """What else is at work there."""
     _names: Any = field(default_factory=lambda: itertools.count(1))
-
-    @property
-    def namespace(self) -> str:
-        return self.ground.namespace
 
     async def start(self, *, hooks: bool = False, **section: Any) -> None:
         """Starts the operator with this section of its ConfigMap."""
@@ -99,7 +101,7 @@ class AppWrapperScene:
         )
 
     async def resume(self) -> None:
-        await self.ground.start(list(self.operator.controllers))
+        await self.ground.start([*self.operator.controllers, *self.beside])
 
     async def create(
         self,
@@ -119,9 +121,6 @@ class AppWrapperScene:
             body["labels"] = dict(labels)
         return await self.ground.create(AW, name, **body)
 
-    async def edit(self, **spec: Any) -> None:
-        await self.ground.edit(AW, NAME, lambda appwrapper: appwrapper["spec"].update(spec))
-
     async def phase(self, phase: str, name: str = NAME) -> Object:
         """The AppWrapper, once it is in this phase."""
         return await self.ground.until(AW, name, lambda aw: status_of(aw).get("phase") == phase)
@@ -130,13 +129,22 @@ class AppWrapperScene:
         await self.create(*components, **more)
         return await self.phase("Running")
 
-    async def condition(self, type: str, **expected: Any) -> Object:
-        return await self.ground.condition(AW, NAME, type, **expected)
-
     async def states(self) -> dict[str, str]:
         """The conditions and their states, after all is quiet."""
         found = conditions_of(await self.ground.get(AW, NAME))
         return {one["type"]: one["status"] for one in found}
+
+    async def hold(self, kind: Kind, name: str) -> None:
+        """Someone else's finalizer keeps an object."""
+        await self.ground.edit(kind, name, lambda obj: obj["metadata"].update(finalizers=[HOLD]))
+
+    async def let_go(self, kind: Kind, name: str) -> None:
+        """Nothing keeps it any more."""
+        await self.ground.edit(kind, name, lambda obj: obj["metadata"].update(finalizers=[]))
+        # In memory nobody takes an object away whose last finalizer went.
+        found = await self.ground.find(kind, name)
+        if found is not None and is_deleting(found) and not self.ground.fills_in:
+            await self.ground.delete(kind, name)
 
     # The part of those who run pods
 
@@ -177,6 +185,7 @@ Scenario = Callable[[AppWrapperScene], Awaitable[None]]
 Book = stories.Book[AppWrapperScene]
 __all__ = [
     "AW",
+    "HOLD",
     "IMAGE",
     "LABEL",
     "NAME",

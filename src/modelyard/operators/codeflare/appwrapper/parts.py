@@ -9,7 +9,7 @@ from datetime import datetime
 from modelyard.kube.conditions import condition, find_condition, is_true, set_condition
 from modelyard.kube.kinds import Key, Kind, Object
 from modelyard.kube.objects import controller_of, is_deleting, kind_of, metadata_of, name_of, status_of, uid_of
-from modelyard.operators.codeflare.appwrapper.api import RESOURCES_DEPLOYED, AppWrapper
+from modelyard.operators.codeflare.appwrapper.api import RESOURCES_DEPLOYED, AppWrapper, PodSet
 from modelyard.operators.codeflare.appwrapper.config import AppWrapperSettings
 from modelyard.operators.codeflare.appwrapper.phases import Creation
 from modelyard.operators.codeflare.appwrapper.podsets import definitive
@@ -140,9 +140,22 @@ def attempt(parts: Sequence[Part], appwrapper: AppWrapper, settings: AppWrapperS
 
 
 def recorded_components(appwrapper: AppWrapper) -> list[Object]:
+    """The entries of the status. Hints on pod sets may change while the rest of a declaration may not: the latest are shown."""
     status = appwrapper.status.to_dict() if appwrapper.status is not None else {}
-    found: list[Object] = status.get("componentStatus") or []
+    found: list[Object] = list(status.get("componentStatus") or ())
+    for index, component in enumerate(appwrapper.components[: len(found)]):
+        sets = [_hinted(each, component.pod_sets or ()) for each in found[index]["podSets"]]
+        found[index] = {**found[index], "podSets": sets}
     return found
+
+
+def _hinted(recorded: Object, declared: Sequence[PodSet]) -> Object:
+    """A pod set with the annotations that are declared for it; what was inferred stays as it is."""
+    for pod_set in declared:
+        if pod_set.path == recorded["path"]:
+            rest = {name: value for name, value in recorded.items() if name != "annotations"}
+            return rest | ({"annotations": dict(pod_set.annotations)} if pod_set.annotations else {})
+    return recorded
 
 
 def first_record(appwrapper: AppWrapper) -> list[Object]:

@@ -38,9 +38,9 @@ from modelyard.operators.codeflare.ray_cluster.names import (
 from modelyard.operators.codeflare.ray_cluster.observe import KUBERAY_PODS, DSCInitialization, observe
 from modelyard.operators.parts import rbac_proxy
 from modelyard.operators.parts.mappings import everyone, readers, users
-from modelyard.operators.parts.network import BackendTLSPolicy
+from modelyard.operators.parts.network import OWN_HOSTS, BackendTLSPolicy
 from modelyard.operators.parts.platform import ClusterIngress
-from modelyard.runtime.declaring.controller import Controller, Owns, Permission, Reader, Watch
+from modelyard.runtime.declaring.controller import Controller, Owns, Reader, Watch
 from modelyard.runtime.declaring.desired import Child, Desired, Edit, EventNote, Hold
 from modelyard.runtime.declaring.predecessor import Predecessor
 from modelyard.runtime.declaring.settings import SettingError
@@ -89,7 +89,7 @@ def ray_cluster_controller(settings: Settings) -> Controller:
             Watch(builtin.ClusterRoleBinding, to=_bound, labels=CLUSTER_NAME),
             Watch(builtin.Pod, to=_node, labels=RAY_CLUSTER, verbs=("get", "list", "watch", "patch", "delete")),
             Watch(builtin.Pod, to=everyone(RayCluster), labels=KUBERAY_PODS),
-            Watch(builtin.ConfigMap, to=everyone(RayCluster), name=settings.config_map, namespace=settings.namespace),
+            replace(settings.followed, to=everyone(RayCluster)),
             Watch(builtin.Deployment, to=everyone(RayCluster), labels=UPSTREAM_PODS),
             Watch(DSCInitialization, to=everyone(RayCluster), optional=True),
             Watch(ClusterIngress, to=everyone(RayCluster), optional=True),
@@ -113,10 +113,7 @@ def ray_cluster_controller(settings: Settings) -> Controller:
     return controller
 
 
-_GRANTED = (
-    *rbac_proxy.GRANTED,
-    Permission((builtin.Route.group,), ("routes/custom-host",), ("create", "update", "patch")),
-)
+_GRANTED = (*rbac_proxy.GRANTED, OWN_HOSTS)
 """What the role that we bind grants, too: the API lets nobody grant what they do not have."""
 
 

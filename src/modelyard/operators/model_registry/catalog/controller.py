@@ -27,7 +27,7 @@ from modelyard.operators.parts import rbac_proxy
 from modelyard.operators.parts.availability import rollout
 from modelyard.operators.parts.mappings import fixed
 from modelyard.operators.parts.missing_references import Need, lasting_digest, missing
-from modelyard.operators.parts.network import BackendTLSPolicy
+from modelyard.operators.parts.network import OWN_HOSTS, BackendTLSPolicy
 from modelyard.operators.parts.ownership import is_foreign
 from modelyard.operators.parts.platform import AUTH_NAME, Auth, ClusterIngress, cluster_domain
 from modelyard.operators.parts.references import digest
@@ -95,7 +95,7 @@ def catalog_controller(settings: Settings) -> Controller:
 
 _GRANTED = (
     *rbac_proxy.GRANTED,
-    Permission((builtin.Route.group,), ("routes/custom-host",), ("create", "update", "patch")),
+    OWN_HOSTS,
 )
 """What the roles that we bind grant, too: the API lets nobody grant what they do not have."""
 
