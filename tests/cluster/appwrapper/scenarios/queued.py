@@ -102,8 +102,10 @@ class Kueue:
         return found is not None and (not spec_of(found)["suspend"] or is_true(conditions_of(found), QUOTA_RESERVED))
 
     async def _pods(self, name: str) -> int:
-        workload = await self.scene.ground.find(WORKLOAD, name)
-        return sum(each["count"] for each in spec_of(workload)["podSets"]) if workload is not None else 0
+        if await self.scene.ground.find(AW, name) is None:
+            return 0  # Its Workload may stay until the garbage collector comes.
+        workload = await self.scene.ground.get(WORKLOAD, name)
+        return sum(each["count"] for each in spec_of(workload)["podSets"])
 
 
 async def flavor_of(scene: AppWrapperScene, name: str) -> str:
