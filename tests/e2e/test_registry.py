@@ -89,9 +89,11 @@ def test_on_openshift_every_registry_has_a_route_that_leads_to_it(own: Laptop) -
     assert len(hosts) == 2
     for name in names:
         given = json.loads(own.modelyard("env", f"{name}-https", "-o", "json"))
-        prefix = f"{name.upper()}_HTTPS"
-        trusted = ssl.create_default_context(cafile=given[f"{prefix}_CA"])
-        answers = [status_at(given[f"{prefix}_URL"], trusted, token) for token in (given[f"{prefix}_TOKEN"], "")]
+        address, trusted = (
+            given["MODEL_REGISTRY_ADDRESS"],
+            ssl.create_default_context(cafile=given["MODEL_REGISTRY_CA"]),
+        )
+        answers = [status_at(address, trusted, token) for token in (given["MODEL_REGISTRY_TOKEN"], "")]
         assert answers == [200, 401], name
 
 

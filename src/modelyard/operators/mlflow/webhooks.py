@@ -14,6 +14,20 @@ from modelyard.operators.mlflow.observe import authors_needs
 from modelyard.operators.parts.author_rights import Uses, refusal
 from modelyard.runtime.webhooks import AdmissionRequest, Answer, FieldError, Webhook, invalid
 
+_STORES = ("backendStoreUriFrom", "readReplicaBackendStoreUriFrom", "registryStoreUriFrom")
+NAMES_SOMETHING = {
+    "name": "names-what-may-be-somebodys",
+    "expression": " || ".join(
+        (
+            *(f"has(object.spec.{store})" for store in _STORES),
+            "has(object.spec.envFrom)",
+            "has(object.spec.env) && object.spec.env.exists(variable, has(variable.valueFrom))",
+            f"has(object.spec.serviceAccountName) && object.spec.serviceAccountName != '{DEFAULT_ACCOUNT}'",
+        )
+    ),
+}
+"""An MLflow that names no Secret and no account is anybody's to write, also while no plane runs that could be asked."""
+
 
 def webhooks(settings: Settings) -> list[Webhook]:
     """Upstream has none for this kind; the names are ours, in upstream's form."""
@@ -25,6 +39,7 @@ def webhooks(settings: Settings) -> list[Webhook]:
             lambda request: validate(request, settings),
             kinds=(MLFLOW.kind,),
             configuration="mlflow-operator-validating-webhook-configuration",
+            match_conditions=(NAMES_SOMETHING,),
             reviews_access=True,
         )
     ]
