@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
 
 from modelyard.cli.offline import offline_server
-from modelyard.kube.builtin import ClusterRole, ClusterRoleBinding, Namespace, Role, RoleBinding
+from modelyard.kube.builtin import (
+    ClusterRole,
+    ClusterRoleBinding,
+    CustomResourceDefinition,
+    Namespace,
+    Role,
+    RoleBinding,
+    ValidatingWebhookConfiguration,
+)
 from modelyard.kube.client import Client
-from modelyard.kube.errors import Forbidden
+from modelyard.kube.crd import definition_of
+from modelyard.kube.errors import ApiError, Forbidden
 from modelyard.kube.kinds import Kind, Object
 from modelyard.local.apiserver import ApiServer
 from modelyard.operators.mlflow.api import MLFLOW
 from modelyard.operators.mlflow.operator import operator as mlflow_operator
 from modelyard.operators.model_registry.api import MODEL_REGISTRY
 from modelyard.operators.model_registry.operator import operator as registry_operator
+from modelyard.runtime.webhooks import ServiceAddress, webhook_configurations
 
 HOME = "platform"
 VICTIMS, OWN = {"name": "victims", "key": "uri"}, {"name": "own", "key": "uri"}
@@ -77,7 +87,7 @@ def registry(**spec: Any) -> Object:
     }
 
 
-MLFLOW_NAMES_ONE = {
+MLFLOW_NAMES_ONE: dict[str, Callable[[Object], Object]] = {
     "backendStoreUriFrom": lambda secret: {"backendStoreUriFrom": secret},
     "readReplicaBackendStoreUriFrom": lambda secret: {"readReplicaBackendStoreUriFrom": secret},
     "registryStoreUriFrom": lambda secret: {"registryStoreUriFrom": secret},
@@ -151,3 +161,31 @@ async def test_a_server_runs_as_a_chosen_account_only_for_who_may_run_pods_as_it
         await tenant.patch(MLFLOW.kind, "", "mlflow", {"spec": {"image": {"image": "theirs"}}})
     await grant(server.client(), "pods", "create")
     await tenant.patch(MLFLOW.kind, "", "mlflow", {"spec": {"image": {"image": "theirs"}}})
+
+
+@pytest.fixture
+async def alone() -> AsyncIterator[Client]:
+    """A server that is told of the webhooks of a plane that does not run."""
+    async with ApiServer() as server:
+        client = server.client()
+        await client.create(CustomResourceDefinition, definition_of(MLFLOW))
+        hooks = mlflow_operator({"MLFLOW_NAMESPACE": HOME}).webhooks
+        for config in webhook_configurations(hooks, ServiceAddress(url="https://127.0.0.1:1")):
+            await client.create(ValidatingWebhookConfiguration, config)
+        await server.settle()
+        yield client
+
+
+async def test_an_mlflow_that_names_nothing_of_others_needs_no_plane(alone: Client) -> None:
+    made = await alone.create(MLFLOW.kind, mlflow(env=[{"name": "A", "value": "b"}], serviceAccountName="mlflow-sa"))
+    await alone.update(MLFLOW.kind, made | {"spec": made["spec"] | {"replicas": 2}})
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [*(names(VICTIMS) for names in MLFLOW_NAMES_ONE.values()), {"serviceAccountName": "deployer"}],
+    ids=[*MLFLOW_NAMES_ONE, "account"],
+)
+async def test_one_that_does_waits_for_the_plane(alone: Client, spec: Object) -> None:
+    with pytest.raises(ApiError, match=r"failed calling webhook .*vmlflow\.opendatahub\.io"):
+        await alone.create(MLFLOW.kind, mlflow(**spec))
