@@ -6,8 +6,9 @@ import base64
 from collections.abc import Callable
 
 from modelyard.kube import builtin
+from modelyard.kube.conditions import find_condition
 from modelyard.kube.kinds import Object
-from modelyard.kube.objects import name_of
+from modelyard.kube.objects import conditions_of, name_of
 from modelyard.operators.parts.references import CONFIG_DIGEST
 from modelyard.runtime.declaring.operator import Operator
 from modelyard.runtime.webhooks import AdmissionRequest, Denied, Webhook
@@ -94,11 +95,17 @@ async def test_the_end_waits_for_a_route_that_someone_holds_and_names_it(scene: 
     await scene.ground.edit(builtin.HTTPRoute, name, held("example.com/hold"), namespace=routes)
     await scene.ground.delete(REGISTRY, "mr")
     waiting = f"waiting for HTTPRoute {routes}/{name} to be gone, which its finalizers example.com/hold hold"
-    told = await scene.condition("Degraded", status="Unknown", reason="Finalizing")
-    assert waiting in told["message"]
-    await scene.ground.quiet()
-    assert await scene.ground.find(REGISTRY, "mr") is not None
-    await scene.ground.edit(builtin.HTTPRoute, name, held(), namespace=routes)
+
+    def told(registry: Object) -> bool:
+        found = find_condition(conditions_of(registry), "Degraded") or {}
+        return (found.get("status"), found.get("reason")) == ("Unknown", "Finalizing") and waiting in found["message"]
+
+    try:
+        await scene.ground.until(REGISTRY, "mr", told)
+        await scene.ground.quiet()
+        assert await scene.ground.find(REGISTRY, "mr") is not None
+    finally:
+        await scene.ground.edit(builtin.HTTPRoute, name, held(), namespace=routes)
     await scene.ground.gone(REGISTRY, "mr")
     assert await scene.ground.find(builtin.HTTPRoute, name, namespace=routes) is None
 
