@@ -339,7 +339,7 @@ def test_the_image_is_built_with_the_version_of_the_checkout(way: Way) -> None:
         pytest.skip("only a checkout has the Dockerfile")
     said = way.shell(way.commands("docs/tutorials/cluster.md", "container engine"))
     version = way.shell(".venv/bin/modelyard --version").split()[1]
-    assert f"docker build --build-arg VERSION={version}" in said
+    assert f"docker build --target plane --build-arg VERSION={version}" in said
     assert f"--tag REGISTRY/modelyard:{version.replace('+', '-')}" in said
     assert "docker push REGISTRY/modelyard:0.1.0" in said
 

@@ -22,8 +22,9 @@ VERSION = "1.2.3"
 
 
 def build_context(folder: Path) -> Path:
-    """What the Dockerfile copies, and nothing else: no git, no tests."""
-    for line in (ROOT / "Dockerfile").read_text().splitlines():
+    """What the stage of the Dockerfile that builds the wheel copies, and nothing else: no git, no tests."""
+    (stage,) = (each for each in (ROOT / "Dockerfile").read_text().split("\nFROM ") if "AS build\n" in each)
+    for line in stage.splitlines():
         match line.split():
             case ["COPY", *names, target] if not names[0].startswith("--"):
                 for name in names:
