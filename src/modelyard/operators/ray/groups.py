@@ -82,6 +82,8 @@ def wanted_workers(group: WorkerGroup) -> int:
 
 def worker_changes(group: WorkerGroup, pods: Sequence[Object], *, autoscaling: bool) -> Change:
     """For the pods of one group. Hosts of one replica live and die together."""
+    if twice := made_twice(active(pods)):
+        return Change(delete=twice)
     replicas = _replicas(active(pods))
     if broken := {index for index, of in replicas.items() if any(map(is_lost, of)) or _is_partial(of, group)}:
         return Change(delete=_pods(replicas, broken))
@@ -98,15 +100,32 @@ def worker_changes(group: WorkerGroup, pods: Sequence[Object], *, autoscaling: b
     return Change(every, _pods(replicas, leaving))
 
 
+def made_twice(pods: Sequence[Object]) -> list[Object]:
+    """Pods have random names: if the answer to a creation is lost, the next pass makes the pod of that place once more."""
+    seen: set[tuple[str, str]] = set()
+    twice = []
+    for pod in sorted(pods, key=_age):
+        labels = labels_of(pod)
+        place = labels.get(label.REPLICA_INDEX, ""), labels.get(label.HOST_INDEX, "")
+        if place[0] and place in seen:
+            twice.append(pod)
+        seen.add(place)
+    return twice
+
+
+def _age(pod: Object) -> tuple[bool, str, str]:
+    """The ready and the oldest come first."""
+    return not is_ready(pod), str(pod["metadata"].get("creationTimestamp") or ""), name_of(pod)
+
+
 def _replicas(pods: Sequence[Object]) -> dict[int, list[Object]]:
     """The pods by the index of their replica. One without an index is a replica of its own."""
     found: dict[int, list[Object]] = {}
     for pod in pods:
         text = labels_of(pod).get(label.REPLICA_INDEX, "")
-        hosts = label.REPLICA_NAME in labels_of(pod)
         index = int(text) if text.isdigit() else -1
-        if index < 0 or (index in found and not hosts):
-            index = min(found, default=0) - 1 if index < 0 else max(found) + 1
+        if index < 0:
+            index = min(found, default=0) - 1
         found.setdefault(index, []).append(pod)
     return found
 
